@@ -1,0 +1,1 @@
+"""Host code that decides who runs (`scheduler`), how far to guess (`policy`) and where a text ends (`stop`)."""

@@ -1,0 +1,143 @@
+"""Draft lengths: what is learned, what it costs, and that only a sequence's own committed past counts."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftproof.errors import InvalidParams
+from draftproof.sched.policy import NEARLY_FLAT, AdaptiveGamma, FixedGamma, cost_table
+from draftproof.types import EMPTY_IDS, Commit, SamplingParams, Verdict
+
+PARAMS = SamplingParams(seed=0)
+
+
+def outcome(seq, drafted, accepted):
+    """The commit of a round; a refusal is tested too."""
+    tested = min(drafted, accepted + 1)
+    return Commit(seq, EMPTY_IDS, range(1), None, Verdict((), 0, "bonus", tested), drafted, tested, accepted)
+
+
+def play(policy, alpha, rounds, seed=0, seq=0):
+    """Rounds in which each draft token is accepted with chance alpha; returns the gammas."""
+    rng = np.random.default_rng(seed)
+    gammas = []
+    for _ in range(rounds):
+        gamma = policy.budget(seq, PARAMS)
+        accepted = 0
+        while accepted < gamma and rng.random() < alpha:
+            accepted += 1
+        policy.observe([outcome(seq, gamma, accepted)])
+        gammas.append(gamma)
+    return gammas
+
+
+def test_fixed_gamma_is_fixed():
+    policy = FixedGamma(3)
+    policy.observe([outcome(0, 3, 0)])
+    policy.forget(0)
+    assert policy.budget(0, PARAMS) == 3
+    with pytest.raises(InvalidParams, match="gamma"):
+        FixedGamma(-1)
+
+
+def test_the_cost_table_goes_through_its_points_and_beyond():
+    cost = cost_table(NEARLY_FLAT)
+    assert [cost(rows) for rows, _ in NEARLY_FLAT] == [time for _, time in NEARLY_FLAT]
+    assert cost(6) == pytest.approx(14.2 + (16.3 - 14.2) / 3)
+    assert cost(48) == pytest.approx(30.9 + (30.9 - 21.5))
+    assert cost_table([(1, 2.0)])(9) == 2.0
+    for points in ([], [(2, 1.0), (1, 1.0)], [(1, 0.0)]):
+        with pytest.raises(InvalidParams, match="cost table"):
+            cost_table(points)
+
+
+def test_the_best_gamma_against_the_textbook():
+    # T_t = 100 whatever the rows, T_d = 8, constant acceptance: speed-up = (1-a^(g+1))/(1-a) * 100 / (100 + 8 g)
+    policy = AdaptiveGamma(16, cost=lambda rows: 100.0, draft_cost=8.0)
+    for alpha in (0.0, 0.05, 0.2, 0.5, 0.8, 0.95):
+        speeds = [sum(alpha**k for k in range(g + 1)) * 100 / (100 + 8 * g) for g in range(17)]
+        assert policy.best([alpha] * 16) == int(np.argmax(speeds))
+    assert policy.best([0.2] * 16) == 1  # 1.2 / 1.08 = 1.11
+    assert policy.best([0.05] * 16) == 0  # 1.05 / 1.08: alpha below T_d / T_t never pays
+
+
+def test_the_row_that_pads_a_plain_step_is_free_to_draft_in():
+    assert AdaptiveGamma(4, cost=lambda rows: float(rows), min_rows=1).best([0.9] * 4) == 0
+    assert AdaptiveGamma(4, cost=lambda rows: float(rows), min_rows=2).best([0.1] * 4) == 1
+
+
+def test_it_starts_optimistic():
+    assert AdaptiveGamma(8).budget(0, PARAMS) == 8
+    assert AdaptiveGamma(0).budget(0, PARAMS) == 0
+
+
+@pytest.mark.parametrize(("alpha", "low", "high"), [(1.0, 8, 8), (0.6, 1, 6), (0.0, 0, 0.5)])
+def test_it_settles_where_the_acceptance_says(alpha, low, high):
+    gammas = play(AdaptiveGamma(8), alpha, 400)
+    assert low <= np.mean(gammas[100:]) <= high
+
+
+def test_gamma_zero_tries_again_with_longer_and_longer_waits():
+    gammas = play(AdaptiveGamma(8), 0.0, 1200)
+    tries = [at for at, gamma in enumerate(gammas) if gamma and at > 30]
+    assert all(gammas[at] == 1 for at in tries)
+    first = gammas.index(0)
+    waits = np.diff([at for at, gamma in enumerate(gammas) if gamma and at > first]) - 1
+    assert waits.tolist() == [16, 32, 64, 128, 256, 256, 256]
+    assert gammas[first : first + 9] == [0] * 8 + [1]
+
+
+def test_it_comes_back_when_the_text_becomes_easy():
+    policy = AdaptiveGamma(8)
+    assert play(policy, 0.0, 60)[-1] == 0
+    assert np.mean(play(policy, 1.0, 120)[-20:]) == 8
+
+
+def test_positions_are_judged_one_by_one():
+    policy = AdaptiveGamma(8)
+    for _ in range(40):  # always two accepted, the third refused
+        gamma = policy.budget(0, PARAMS)
+        policy.observe([outcome(0, gamma, min(gamma, 2))])
+    assert policy.budget(0, PARAMS) == 2
+
+
+def test_rounds_without_drafts_teach_nothing_while_guessing_is_on():
+    policy = AdaptiveGamma(8)
+    policy.observe([outcome(0, 0, 0)] * 50)  # a drafter that found nothing to propose
+    assert policy.budget(0, PARAMS) == 8
+
+
+def test_chunks_and_failures_are_no_rounds():
+    policy = AdaptiveGamma(8)
+    policy.observe([Commit(0, EMPTY_IDS, range(4))])
+    assert not policy._records
+
+
+def test_forgotten_sequences_start_anew_and_leave_nothing():
+    policy = AdaptiveGamma(8)
+    play(policy, 0.0, 40)
+    policy.forget(0)
+    policy.forget(0)
+    assert policy.budget(0, PARAMS) == 8
+    assert not policy._records
+
+
+@given(
+    own=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30),
+    others=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 5), st.integers(0, 5)), max_size=30),
+)
+def test_only_the_own_past_counts(own, others):
+    alone, crowded = AdaptiveGamma(5), AdaptiveGamma(5)
+    for drafted, accepted in own:
+        commit = outcome(0, drafted, min(drafted, accepted))
+        alone.observe([commit])
+        crowded.observe([*(outcome(seq, d, min(d, a)) for seq, d, a in others), commit])
+        crowded.budget(1, PARAMS)
+        assert 0 <= alone.budget(0, PARAMS) == crowded.budget(0, PARAMS) <= 5
+
+
+@pytest.mark.parametrize("arguments", [(-1,), (4, None, -1.0), (4, None, 0.0, 0), (4, lambda rows: 0.0)])
+def test_bad_arguments_are_refused(arguments):
+    with pytest.raises(InvalidParams):
+        AdaptiveGamma(*arguments)
