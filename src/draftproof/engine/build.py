@@ -1,0 +1,240 @@
+"""Options -> an engine ready to run: model, drafter, pages, scheduler, put together and checked.
+
+Checked here, before the first request: the drafter's vocabulary against the target's, and the declared numerics on
+this machine (the quick self-check; its success is remembered for this model, machine and version).
+
+Does not know: prompts, texts, requests.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from draftproof.drafters import DRAFTERS, make
+from draftproof.engine.machine import cpu_name, read_memo, write_memo
+from draftproof.engine.options import EngineOptions
+from draftproof.engine.step import Engine
+from draftproof.errors import InvalidParams, NumericsError
+from draftproof.kv.ledger import PageLedger
+from draftproof.kv.pages import pages_for_budget
+from draftproof.models import folder as folders
+from draftproof.models import selfcheck
+from draftproof.models.cache import Cache
+from draftproof.models.load import Loader, resolve_weights
+from draftproof.models.pairing import check_pairing
+from draftproof.models.source import ModelSource, resolve
+from draftproof.models.support import context_limit
+from draftproof.noise import PhiloxNoise
+from draftproof.protocols import Drafter, Target
+from draftproof.sched.limits import Limits
+from draftproof.sched.policy import NEARLY_FLAT, AdaptiveGamma, DraftPolicy, FixedGamma, cost_table
+from draftproof.sched.scheduler import BatchScheduler
+from draftproof.text.tokenizer import Tokenizer
+from draftproof.types import Numerics
+
+DEFAULT_KV_BYTES = 1 << 30
+_TORCH_PAGE = 32
+_SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
+_GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6}
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A running engine with its tokenizer and what it was made of."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    ledger: PageLedger
+    info: dict[str, Any]
+
+
+def _has_cuda() -> bool:
+    """Looks for a device node first: importing torch to learn that there is no GPU costs seconds."""
+    if not (Path("/dev/nvidiactl").exists() or os.environ.get("CUDA_VISIBLE_DEVICES")):
+        return False
+    import torch  # only where a device may be
+
+    return bool(torch.cuda.is_available())
+
+
+class _Builder:
+    def __init__(self, options: EngineOptions, report: Report) -> None:
+        self.options = options
+        self.report = report
+        self.loader = Loader(Cache(options.cache_dir), report)
+        self.source = resolve(options.model)
+        self.backend = options.backend
+        if self.backend == "auto":
+            self.backend = "torch" if _has_cuda() else "openvino"
+        self.draft_cost = 0.0  # of one draft token, in plain decoding steps
+        self.weights = resolve_weights(options.weights, self.source, self.backend)
+
+    # -- one model as a target -----------------------------------------------------------------------------------------
+
+    def target(self, source: ModelSource, num_layers: int | None, role: str) -> tuple[Target, Path]:
+        """A target and the folder its tokenizer lies in. role: "target" or "drafter" (fast, with less memory)."""
+        kv_bytes = self.options.kv_memory or DEFAULT_KV_BYTES
+        numerics = self.options.numerics
+        if role == "drafter":
+            kv_bytes, numerics = kv_bytes // 2, "fast"  # drafts are judged, not trusted: their last bit is free
+        if self.backend == "torch":
+            return self._torch_target(source, num_layers, kv_bytes, numerics)
+        from draftproof.models.openvino import OpenVINOTarget  # the other backend must not need it
+
+        folder = self.loader.graph(source, self.weights, num_layers)
+        self.report("compiling the graph")
+        trees = role == "target" and self.options.drafter == "fixed_tree"
+        declared: Numerics = "fast" if numerics == "fast" else "invariant"
+        target = OpenVINOTarget(
+            folder,
+            kv_bytes=kv_bytes,
+            numerics=declared,
+            precision="bf16" if self.weights == "bfloat16" else "f32",
+            threads=self.options.threads,
+            scratch_pages=_SCRATCH_PAGES if trees else 0,
+        )
+        return target, folder
+
+    def _torch_target(
+        self, source: ModelSource, num_layers: int | None, kv_bytes: int, numerics: str
+    ) -> tuple[Target, Path]:
+        import torch  # seconds to import, and the CPU's default backend does without
+
+        from draftproof.models.hf import TorchTarget
+        from draftproof.models.module import load_module
+
+        if self.options.threads is not None:
+            torch.set_num_threads(self.options.threads)
+        folder = self.loader.folder(source)
+        self.report("loading the model")
+        dtype = torch.bfloat16 if self.weights == "bfloat16" else torch.float32
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        module = load_module(folder, dtype, device, num_layers)
+        declared: Numerics = "invariant" if numerics == "invariant" else "fast"
+        return TorchTarget(module, num_pages=_torch_pages(module, kv_bytes), numerics=declared), folder
+
+    # -- numerics ------------------------------------------------------------------------------------------------------
+
+    def checked(self, target: Target, folder: Path) -> Target:
+        """The target with its declared numerics proved; under "auto" it falls back to "fast", and says so."""
+        if target.numerics != "invariant" or self.backend == "torch":
+            return target  # the torch backend's invariant form computes each row alone
+        memo, key = self.loader.cache.dir / "selfchecks.json", self._machine(target, folder)
+        known = read_memo(memo)
+        if known.get(key):
+            return target
+        self.report("checking that logits are bit-identical at any width")
+        try:
+            selfcheck.hold(target, selfcheck.quick(target))
+        except NumericsError as error:
+            if self.options.numerics == "invariant":
+                raise
+            self.report(f"{error}; going on with fast numerics")
+            target.numerics, target.min_rows = "fast", 1
+            return target
+        write_memo(memo, {**known, key: time.time()})
+        return target
+
+    def _machine(self, target: Target, folder: Path) -> str:
+        import openvino
+
+        threads = getattr(target, "num_threads", 0)
+        return "|".join([folder.name, self.weights, cpu_name(), openvino.__version__, str(threads)])
+
+    # -- the drafter ---------------------------------------------------------------------------------------------------
+
+    def drafter(self, target: Target, tokenizer: Tokenizer) -> Drafter:
+        """The drafter by name, its model loaded and paired where it has one. Sets `draft_cost`."""
+        name = self.options.drafter
+        if not isinstance(name, str):
+            return name
+        if not DRAFTERS[name].needs_model:
+            if self.options.draft_model is not None:
+                raise InvalidParams(f"drafter {name!r} takes no draft model: drop --draft-model")
+            return make(name)
+        source, layers = self._draft_source(name)
+        draft_target, folder = self.target(source, layers, "drafter")
+        self.draft_cost = _relative_cost(draft_target, target)
+        if source is not self.source:
+            other = Tokenizer.from_folder(folder)
+            check_pairing(tokenizer.vocabulary(), other.vocabulary(), tokenizer.eos_ids, other.eos_ids)
+        ledger = PageLedger(draft_target.num_pages, draft_target.page_size)
+        return make(name, target=draft_target, ledger=ledger, vocab_size=target.vocab_size)
+
+    def _draft_source(self, name: str) -> tuple[ModelSource, int | None]:
+        options = self.options
+        if name == "early_exit" or options.draft_model is None:
+            if name == "model":
+                raise InvalidParams("drafter 'model' needs a draft model: give --draft-model")
+            if options.draft_model is not None:
+                raise InvalidParams("drafter 'early_exit' drafts with the target itself: drop --draft-model")
+            total = folders.num_layers(folders.read_config(self.loader.folder(self.source)))
+            layers = options.exit_layer if options.exit_layer is not None else max(1, total // 3)
+            return self.source, folders.check_exit_layer({"num_hidden_layers": total}, layers)
+        if options.exit_layer is not None:
+            raise InvalidParams(f"--exit-layer belongs to the target's own layers; drafter {name!r} has a draft model")
+        return resolve(options.draft_model), None
+
+    def policy(self, target: Target) -> DraftPolicy:
+        """A fixed draft length where one was given; else the length that has paid so far, up to the drafter's cap."""
+        name = self.options.drafter if isinstance(self.options.drafter, str) else self.options.drafter.name
+        if self.options.gamma is not None:
+            return FixedGamma(self.options.gamma)
+        if name == "none":
+            return FixedGamma(0)
+        cost = cost_table(NEARLY_FLAT)
+        return AdaptiveGamma(_GAMMA_MAX.get(name, 6), cost, self.draft_cost * cost(1), target.min_rows)
+
+
+def _relative_cost(draft: Target, target: Target) -> float:
+    """One draft step in target steps, by bytes of weights read: deterministic, so that draft lengths are too."""
+    ours, theirs = getattr(draft, "weight_bytes", None), getattr(target, "weight_bytes", None)
+    return float(ours / theirs) if ours and theirs else 0.5
+
+
+def _torch_pages(module: Any, kv_bytes: int) -> int:
+    """Pages of 32 rows in the budget; no more than 64 sequences of full length could use."""
+    text = module.config.get_text_config()
+    kv_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    fit = pages_for_budget(kv_bytes, text.num_hidden_layers, kv_heads, head_dim, module.dtype.itemsize, _TORCH_PAGE)
+    return min(fit, 64 * -(-(context_limit(module.config) or 2048) // _TORCH_PAGE))
+
+
+def build(options: EngineOptions, report: Report) -> Built:
+    """Everything together. Raises InputError for what can't be built, NumericsError where a promise does not hold."""
+    begin = time.perf_counter()
+    builder = _Builder(options, report)
+    target, folder = builder.target(builder.source, None, "target")
+    tokenizer = Tokenizer.from_folder(folder)
+    target = builder.checked(target, folder)
+    drafter = builder.drafter(target, tokenizer)
+    ledger = PageLedger(target.num_pages, target.page_size)
+    limits = Limits(
+        max_len=target.max_len,
+        max_sequences=options.max_sequences,
+        max_step_rows=max(512, options.max_sequences * 20),
+        min_rows=target.min_rows,
+    )
+    scheduler = BatchScheduler(ledger, limits, builder.policy(target))
+    engine = Engine(target, drafter, scheduler, ledger, PhiloxNoise())
+    info = {
+        "model": builder.source.name,
+        "weights": builder.weights,
+        "backend": builder.backend,
+        "numerics": target.numerics,
+        "drafter": drafter.name,
+        "gamma": "adaptive" if options.gamma is None and drafter.name != "none" else options.gamma or 0,
+        "threads": getattr(target, "num_threads", None),
+        "kv_bytes": getattr(target, "kv_bytes", None),
+        "kv_tokens": target.num_pages * target.page_size,
+        "max_len": scheduler.max_len,
+        "load_s": time.perf_counter() - begin,
+    }
+    return Built(engine, tokenizer, ledger, info)

@@ -1,0 +1,197 @@
+"""The torch backend: any decoder-only transformers module as a `Target` over our own paged KV store.
+
+GPUs, and the oracle in float64 on a CPU. The module's code is transformers' own; only attention is ours, by
+registration. At construction the target runs the module in two pieces against transformers' eager attention in one:
+a model whose state does not lie wholly in its keys and values is refused by its numbers, whatever its config says.
+
+Numerics: "fast" (one forward for all rows) or "invariant" (each row in a forward of its own, in order, attending over
+exactly the rows it sees: bit-identical at any draft length, batch and chunking, tree nodes included; slow, the truth
+that fast paths are compared with).
+
+Invariant: a row is written once a step, before it is read, at slot past + row; nothing else is kept between steps.
+
+Does not know: sampling, drafters, scheduling, text, where the module came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from draftproof.errors import InvalidParams, UnsupportedModel
+from draftproof.kv.pages import PagedStore, paged_store
+from draftproof.models.attention import NAME, Step
+from draftproof.models.batch import Rows, flat_batch
+from draftproof.models.layout import flat_step, row_steps
+from draftproof.models.probe import bound, find_layers, set_attention
+from draftproof.models.support import check_supported, context_limit
+from draftproof.types import FloatArray, Moves, Numerics, Slots, StepBatch, TargetOutput
+
+_PROOF_ROWS = 5  # tokens of the proof at construction, fed as 3 + 2
+# Largest difference of a logit allowed there, relative to the largest logit: rounding, with a wide margin, by dtype.
+# Eager attention takes its softmax in float32 even in a float64 model.
+_PROOF_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.2}
+
+
+class TorchLogits:
+    """Rows of logits [n, V] on the target's device; what is asked for comes to the host."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+
+    def argmax(self) -> NDArray[np.int64]:
+        """int64[n], ties to the lowest id (torch promises no order), -1 for a row with a NaN."""
+        if not len(self._values):
+            return np.zeros(0, np.int64)
+        size = self._values.shape[-1]
+        best = self._values.amax(-1, keepdim=True)  # NaN where a row holds one: then nothing equals it
+        ids = torch.arange(size, device=self._values.device)
+        first = torch.where(self._values == best, ids, size).amin(-1).cpu().numpy()
+        return np.where(first == size, -1, first)
+
+    @cached_property
+    def _host(self) -> FloatArray:
+        wide = self._values if self._values.dtype == torch.float64 else self._values.float()
+        rows: FloatArray = wide.cpu().numpy()
+        rows.setflags(write=False)
+        return rows
+
+    def row(self, index: int) -> FloatArray:
+        """float32[V] (float64 where the target computes in it), read-only."""
+        row: FloatArray = self._host[index]
+        return row
+
+
+class TorchTarget:
+    """A transformers module run over pages; see the module's docstring. Implements `protocols.Target`.
+
+    model: a causal language model of transformers, on its device and in its dtype; it is set to our attention.
+    num_pages, page_size: room for num_pages * page_size rows. A contiguous store is page_size = max_len.
+    max_len: the context limit, at most the model's own (the default).
+    Raises UnsupportedModel if the model can't be run exactly.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        num_pages: int,
+        page_size: int = 32,
+        numerics: Numerics = "fast",
+        max_len: int | None = None,
+    ) -> None:
+        check_supported(model.config, type(model))
+        self.max_len = _resolve_max_len(model.config, max_len, num_pages * page_size)
+        self.numerics, self.num_pages, self.page_size = numerics, num_pages, page_size
+        self.min_rows = 1
+        self._model, self._device = model.eval(), model.device
+        stock = _stock_logits(model)
+        set_attention(model, NAME)
+        self._ports, self._shapes = find_layers(model)
+        self.vocab_size = int(stock.shape[-1])
+        _prove(self, stock)
+        self._store = self._new_store(num_pages, page_size)
+
+    @staticmethod
+    def pages_for(model: Any, kv_bytes: int, page_size: int = 32) -> int:
+        """How many pages of this model's rows fit into `kv_bytes`, beside the zero page.
+
+        Runs one row to learn what a row takes. Raises InvalidParams when not even one page fits.
+        """
+        set_attention(model, NAME)
+        page = page_size * sum(shape.numbers for shape in find_layers(model)[1]) * int(model.dtype.itemsize)
+        pages = kv_bytes // page - 1
+        if pages < 1:
+            raise InvalidParams(
+                f"the KV budget is {kv_bytes} bytes, but two pages take {2 * page}: give it more, or smaller pages"
+            )
+        return pages
+
+    def verify(self, batch: StepBatch) -> TargetOutput:
+        """One forward (one a row when invariant): writes the rows into their slots, returns the wanted logits."""
+        logits = self._forward(batch, self._store)
+        return TargetOutput(TorchLogits(logits), batch.logit_offsets)
+
+    def move(self, moves: Moves) -> None:
+        """Copies kept rows together after a tree round."""
+        self._store.move(moves)
+
+    def copy_pages(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Copies whole pages before a sequence writes into one it shared."""
+        self._store.copy_pages(copies)
+
+    @property
+    def store(self) -> PagedStore:
+        """The physical pages; the last one of each array is the zero page, beyond `num_pages`."""
+        return self._store
+
+    def _new_store(self, num_pages: int, page_size: int) -> PagedStore:
+        zeros = partial(torch.zeros, dtype=self._model.dtype, device=self._device)
+        return paged_store(self._shapes, num_pages + 1, page_size, zeros)
+
+    @torch.inference_mode()
+    def _forward(self, batch: StepBatch, store: PagedStore) -> Tensor:
+        """[n, V] logits of the wanted rows."""
+        ids, positions = self._put(batch.input_ids), self._put(batch.positions)
+        if self.numerics == "fast":
+            return self._run(flat_step(batch, store, self._device), ids, positions, self._put(batch.logit_rows))
+        wanted = set(batch.logit_rows.tolist())
+        one, none = self._put(np.zeros(1, np.int64)), self._put(np.zeros(0, np.int64))
+        rows = [
+            self._run(step, ids[r : r + 1], positions[r : r + 1], one if r in wanted else none)
+            for r, step in enumerate(row_steps(batch, store, self._device))
+        ]
+        return torch.cat(rows)
+
+    def _run(self, step: Step, ids: Tensor, positions: Tensor, wanted: Tensor) -> Tensor:
+        with bound(self._ports, step):
+            output = self._model(
+                input_ids=ids[None], position_ids=positions[None], use_cache=False, logits_to_keep=wanted
+            )
+        logits: Tensor = output.logits[0]
+        return logits
+
+    def _put(self, array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+
+def _resolve_max_len(config: Any, asked: int | None, rows: int) -> int:
+    limit = context_limit(config)
+    if asked is not None and limit is not None and asked > limit:
+        raise InvalidParams(f"max_len {asked} is past the model's own context limit of {limit}")
+    return asked or limit or rows
+
+
+def _proof_tokens(config: Any) -> NDArray[np.int32]:
+    return np.linspace(1, config.get_text_config().vocab_size - 1, _PROOF_ROWS).astype(np.int32)
+
+
+@torch.inference_mode()
+def _stock_logits(model: Any) -> Tensor:
+    """[_PROOF_ROWS, V] of transformers' own eager attention, all rows in one forward."""
+    set_attention(model, "eager")
+    ids = torch.from_numpy(_proof_tokens(model.config).astype(np.int64)).to(model.device)
+    logits: Tensor = model(input_ids=ids[None], use_cache=False).logits[0]
+    return logits
+
+
+def _prove(target: TorchTarget, stock: Tensor) -> None:
+    """Feeds the proof tokens in two pieces over pages of two rows and compares with `stock`."""
+    tokens, store = _proof_tokens(target._model.config), target._new_store(3, 2)
+    table, ours = np.array([2, 0, 1], np.int32), []
+    for start, end in ((0, 3), (3, _PROOF_ROWS)):
+        rows = Rows(tokens[start:end], 1, Slots(table, start, end - start), np.arange(end - start - 1, dtype=np.int32))
+        ours.append(target._forward(flat_batch([rows], 1), store))
+    gap = (torch.cat(ours) - stock).abs().max().item() / max(1.0, stock.abs().max().item())
+    allowed = _PROOF_TOLERANCE.get(stock.dtype, 0.2)
+    if gap > allowed:
+        raise UnsupportedModel(
+            f"models of type {target._model.config.model_type!r} can't be run exactly: fed in two pieces, the logits "
+            f"differ from transformers' own by {gap:.1e} of the largest (rounding explains {allowed:.0e})"
+        )

@@ -1,0 +1,120 @@
+"""Name -> running target. Conversion happens once, in a child process, and its result is cached by content.
+
+    gguf file --(de-quantise)--> folder, float32 --(convert, compress)--> OpenVINO graph
+
+Each arrow is a cache entry keyed by the content hash of the source and by the versions that shape the result. The
+torch backend starts from the folder, the OpenVINO backend from the graph (which carries its own tokenizer files).
+
+Does not know: sequences, sampling, drafters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from draftproof import errors
+from draftproof.errors import CorruptModel, DraftproofError, InvalidParams
+from draftproof.models import folder as folders
+from draftproof.models.cache import Cache
+from draftproof.models.source import ModelSource
+
+FORMAT = 1  # of what is written; a change here makes all caches new
+Weights = Literal["float32", "bfloat16", "int8"]
+WEIGHTS = ("auto", "float32", "bfloat16", "int8", "int4")
+BACKENDS = ("auto", "openvino", "torch")
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Where to cache, and whom to tell what is going on."""
+
+    cache: Cache
+    report: Report
+
+    def folder(self, source: ModelSource) -> Path:
+        """A Hugging Face folder with float32 weights."""
+        if source.kind == "folder":
+            return source.path
+        key = self._key(source, "gguf", "torch", "transformers", "gguf")
+        kept = self.cache.get("folder", key)
+        return kept or self.cache.build("folder", key, source.name, lambda out: self._child("gguf", source.path, out))
+
+    def graph(self, source: ModelSource, weights: str, num_layers: int | None = None) -> Path:
+        """A folder with graph.xml, graph.bin, attention.json and the tokenizer files."""
+        stored = "float32" if weights == "bfloat16" else weights  # bfloat16 is how it is computed, not how it is kept
+        versions = ("torch", "transformers", "openvino", *(("nncf",) if stored == "int8" else ()))
+        key = self._key(source, f"{stored}-{num_layers or 'all'}", *versions)
+        if (kept := self.cache.get("graph", key)) is not None:
+            return kept
+        extra = [] if num_layers is None else ["--layers", str(num_layers)]
+        base = self.folder(source)
+        if num_layers is not None:
+            folders.check_exit_layer(folders.read_config(base), num_layers)
+        name = source.name if num_layers is None else f"{source.name} (first {num_layers} layers)"
+        job = ("graph", base)
+        return self.cache.build("graph", key, name, lambda out: self._child(*job, out, ["--weights", stored, *extra]))
+
+    def _key(self, source: ModelSource, what: str, *packages: str) -> str:
+        versions = ",".join(f"{name}={importlib.metadata.version(name)}" for name in packages)
+        content = self.cache.content_hash(source.files)
+        return hashlib.sha256(f"{FORMAT}|{content}|{what}|{versions}".encode()).hexdigest()[:24]
+
+    def _child(self, job: str, source: Path, out: Path, extra: list[str] | None = None) -> None:
+        """Runs models/convert.py; its stages are reported, its refusals raised here."""
+        command = [sys.executable, "-m", "draftproof.models.convert", job, str(source), str(out), *(extra or [])]
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
+        refused: str | None = None
+        with tempfile.TemporaryFile("w+") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+            try:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    kind, _, rest = line.rstrip().partition(": ")
+                    if kind == "stage":
+                        self.report(rest)
+                    elif kind == "refused":
+                        refused = rest
+                code = process.wait()
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
+            if code:
+                log.seek(0)
+                raise _failure(job, source, refused, log.read())
+
+
+def _failure(job: str, source: Path, refused: str | None, log: str) -> DraftproofError:
+    """The child's refusal as the exception it was, or what its last line says of a file that can't be read."""
+    if refused is not None:
+        kind, _, message = refused.partition(": ")
+        found = getattr(errors, kind, None)
+        if isinstance(found, type) and issubclass(found, DraftproofError):
+            return found(message)
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    last = lines[-1] if lines else "the converter was killed (out of memory?)"
+    what = "GGUF file" if job == "gguf" else "Hugging Face folder"
+    return CorruptModel(f"{source} can't be read as a {what}: {last[:300]}")
+
+
+def resolve_weights(weights: str, source: ModelSource, backend: str) -> str:
+    """ "auto": 8 bits for a quantised file on the CPU backend, else the file's own values in float32."""
+    if weights not in WEIGHTS:
+        raise InvalidParams(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}")
+    if weights == "int4":
+        raise InvalidParams("weights int4: no model's own 4-bit values can be kept yet; use int8")
+    if weights == "auto":
+        return "int8" if source.kind == "gguf" and backend == "openvino" else "float32"
+    if weights == "int8" and backend == "torch":
+        raise InvalidParams("weights int8 need the openvino backend: use --backend openvino, or --weights float32")
+    return weights

@@ -1,0 +1,155 @@
+"""The CPU target: OpenVINO paged attention over our own pages, one flat ragged forward a step.
+
+Numerics. Under "invariant" a row's logits do not depend on what else is in the step, bit for bit, because three other
+kernels are never reached: a sequence with one row (the packer gives it two, `min_rows`), a step with one row (same),
+a vocabulary product of one row (padded here), and masked trees (each branch runs as a forked sequence, `forks.py`).
+`models/selfcheck.py` proves it on the machine and model at hand. Under "fast" rows are as narrow as they come and
+trees go as one masked sequence.
+
+Rolling back is saying a smaller past length. Logits are views of OpenVINO's output memory: valid until the next step.
+
+Does not know: sampling, drafters, scheduling, text, torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from draftproof.errors import InputError
+from draftproof.kv.pages import PagedStore
+from draftproof.models.forks import Forks
+from draftproof.models.graph import PAGE_SIZE, GraphInfo, compile_graph, read_info
+from draftproof.rules.host import HostLogits
+from draftproof.types import Moves, Numerics, StepBatch, TargetOutput
+
+
+def _begins(sizes: Sequence[int]) -> NDArray[np.int32]:
+    out = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=out[1:])
+    return out
+
+
+def _tree_bias(batch: StepBatch) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """The ancestor masks [T, T] of all sequences, row-major, one after another; empty where nothing branches."""
+    if all(mask is None for mask in batch.ancestors):
+        return np.zeros(0, np.uint8), np.zeros(0, np.int32)
+    widths = np.diff(batch.offsets).tolist()
+    masks = [
+        (np.tri(width, dtype=np.uint8) if mask is None else mask.astype(np.uint8)).ravel()
+        for mask, width in zip(batch.ancestors, widths, strict=True)
+    ]
+    return np.concatenate(masks), _begins([len(mask) for mask in masks])
+
+
+class OpenVINOTarget:
+    """A converted model (folder with graph.xml and attention.json), compiled, with its KV pages.
+
+    kv_bytes: the memory budget of keys and values; scratch_pages of it are set aside for the branches of trees.
+    precision: "f32" or "bf16" arithmetic. threads: None leaves it to OpenVINO (all cores).
+    """
+
+    page_size = PAGE_SIZE
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        kv_bytes: int,
+        numerics: Numerics = "invariant",
+        precision: str = "f32",
+        threads: int | None = None,
+        scratch_pages: int = 0,
+    ) -> None:
+        self.info: GraphInfo = read_info(folder)
+        self.vocab_size = self.info.vocab_size
+        self.max_len = self.info.max_len
+        self.weight_bytes = (folder / "graph.bin").stat().st_size
+        self.numerics: Numerics = numerics
+        self.min_rows = 2 if numerics == "invariant" else 1
+        total = kv_bytes // self.info.page_bytes
+        most = scratch_pages + -(-self.max_len // PAGE_SIZE) * 64  # no use for more: 64 sequences of full length
+        total = min(total, most)
+        self.num_pages = total - scratch_pages
+        if self.num_pages < 2:
+            raise InputError(
+                f"a KV budget of {kv_bytes} bytes holds {total} pages of {self.info.page_bytes} bytes; give at least "
+                f"{(scratch_pages + 4) * self.info.page_bytes} (--kv-memory)"
+            )
+        self._compiled = compile_graph(folder, self.info, precision, threads)
+        self._ports = {next(iter(port.get_names())): port for port in self._compiled.inputs}
+        self._request = self._compiled.create_infer_request()
+        self._store = self._allocate(total)
+        self._forks = Forks(self, self._store, range(self.num_pages, total)) if scratch_pages else None
+
+    def _allocate(self, num_pages: int) -> PagedStore:
+        """Keys and values of each layer, [pages, kv_heads, 32, dim] float32, handed to the graph once."""
+        sides: dict[str, list[Any]] = {"key": [], "value": []}
+        for side, arrays in sides.items():
+            for number, layer in enumerate(self.info.layers):
+                width = layer.dim if side == "key" else layer.value_dim
+                port = self._ports[f"{side}_cache.{number}"]
+                tensor = ov.Tensor(port.element_type, ov.Shape([num_pages, layer.kv_heads, PAGE_SIZE, width]))
+                self._request.set_tensor(port, tensor)
+                arrays.append(tensor.data)
+        return PagedStore(sides["key"], sides["value"])
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of all pages, scratch included."""
+        return self.info.page_bytes * int(self._store.keys[0].shape[0])
+
+    @property
+    def num_threads(self) -> int:
+        """Threads OpenVINO really uses."""
+        return int(self._compiled.get_property("INFERENCE_NUM_THREADS"))
+
+    def verify(self, batch: StepBatch) -> TargetOutput:
+        """One forward. Logits rows are views, valid until the next call."""
+        if self.min_rows > 1 and any(mask is not None for mask in batch.ancestors):
+            if self._forks is None:
+                raise InputError("this target was loaded without scratch pages for trees: pass scratch_pages")
+            return self._forks.verify(batch)
+        return TargetOutput(HostLogits(self.forward(batch)), batch.logit_offsets)
+
+    def forward(self, batch: StepBatch) -> NDArray[np.float32]:
+        """float32[n, V]: the wanted rows, as OpenVINO's own output memory."""
+        widths = np.diff(batch.offsets)
+        contexts = (batch.past_lens + widths).tolist()
+        tables = [table[: -(-length // PAGE_SIZE)] for table, length in zip(batch.tables, contexts, strict=True)]
+        wanted = batch.logit_rows
+        if len(wanted) < self.min_rows:  # a product of one row takes another kernel
+            wanted = np.resize(wanted, self.min_rows) if len(wanted) else np.arange(self.min_rows, dtype=np.int64)
+        bias, bias_begins = _tree_bias(batch)
+        feed: dict[str, NDArray[Any]] = {
+            "input_ids": batch.input_ids,
+            "position_ids": batch.positions,
+            "rows": wanted,
+            "past_lens": batch.past_lens,
+            "subsequence_begins": batch.offsets,
+            "block_indices": np.concatenate(tables),
+            "block_indices_begins": _begins([len(table) for table in tables]),
+            "max_context_len": np.array(max(contexts), np.int32),
+            "qq_bias": bias,
+            "qq_bias_begins": bias_begins,
+        }
+        for name, array in feed.items():
+            self._request.set_tensor(self._ports[name], ov.Tensor(array))
+        self._request.infer()
+        logits: NDArray[np.float32] = self._request.get_output_tensor(0).data[: len(batch.logit_rows)]
+        return logits
+
+    def move(self, moves: Moves) -> None:
+        """Copies kept rows together after a tree round."""
+        if moves:
+            self._store.move(moves)
+
+    def copy_pages(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Copies whole pages (source, own)."""
+        if copies:
+            self._store.copy_pages(copies)
