@@ -278,7 +278,7 @@ class Logits(Protocol):
     """Rows of logits, wherever the target keeps them. Valid until the target's next `verify`."""
 
     def argmax(self) -> NDArray[np.int64]:
-        """int64[n]: the largest logit of each row, ties to the lowest id; -1 for a row that holds a NaN."""
+        """int64[n]: the largest logit of each row, ties to the lowest id; -1 where it is not finite (or a NaN)."""
         ...
 
     def row(self, index: int) -> FloatArray:

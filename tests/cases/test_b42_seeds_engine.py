@@ -34,14 +34,8 @@ def test_a_seed_gives_the_same_text_in_any_company(rule, engine_of, play, always
 
 
 def test_positions_are_uniform_and_unrelated(engine_of, play, always):
-    runs = texts(
-        engine_of,
-        play,
-        always,
-        [seeded(10**6 + i, length=12) for i in range(1500)],
-        max_sequences=100,
-        max_step_rows=600,
-    )
+    requests = [seeded(10**6 + i, length=12) for i in range(1500)]
+    runs = texts(engine_of, play, always, requests, max_sequences=100, max_step_rows=600)
     tokens = np.array(runs)  # [1500, 12]
     limit = 24.32  # chi-square, 7 degrees of freedom, 0.1 %
     for position in range(12):

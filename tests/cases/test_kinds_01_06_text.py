@@ -1,4 +1,4 @@
-"""Fault kinds 1 and 6: a run of tokens treated as one token at the end of a text, and code that takes a delta for a token.
+"""Fault kinds 1 and 6: a run treated as one token at the end of a text; code that takes a delta for a token.
 
 Everything is said by one reference: replay the run one token at a time. However a text was cut into runs, the same
 tokens count, the text ends at the same character, and what was streamed before was the same text.

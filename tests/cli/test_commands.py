@@ -26,8 +26,8 @@ def filled(tmp_path: Path) -> str:
     def make(folder: Path) -> None:
         (folder / "data").write_bytes(bytes(1000))
 
-    Cache(tmp_path).build("safetensors", "aa", "demo", make)
-    Cache(tmp_path).build("safetensors", "bb", "other", make)
+    Cache(tmp_path).build("safetensors", "a" * 24, "demo", make)
+    Cache(tmp_path).build("folder", "b" * 24, "other", make)
     return str(tmp_path)
 
 
@@ -49,6 +49,14 @@ def test_cache_clears_one_then_all(command: Command, filled: str) -> None:
     assert names == ["other"]
     assert command("cache", "clear", "--cache-dir", filled).out.startswith("freed ")
     assert command("cache", "list", "--cache-dir", filled).out == f"nothing in {filled}\n"
+
+
+def test_clearing_leaves_what_is_not_draftproofs(command: Command, filled: str) -> None:
+    thesis = Path(filled) / "thesis.txt"
+    thesis.write_text("years of work")
+    assert command("cache", "clear", "--cache-dir", filled).code == 0
+    assert command("cache", "list", "--cache-dir", filled, "--json").json["entries"] == []
+    assert thesis.read_text() == "years of work"
 
 
 def test_clearing_what_is_not_there_is_an_input_error(command: Command, filled: str) -> None:

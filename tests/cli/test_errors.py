@@ -60,6 +60,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["generate", "x", "--temprature", "1"], "unrecognized arguments: --temprature"),
         (["generate", "x", "--temp", "1"], "unrecognized arguments: --temp"),
         (["generate", "x", "y"], "unrecognized arguments: y"),
+        (["--vers"], "required: COMMAND"),
         (["generat"], "invalid choice: 'generat'"),
         ([], "required: COMMAND"),
         (["cache", "burn"], "invalid choice: 'burn'"),

@@ -151,3 +151,10 @@ def test_wide_batches_of_mixed_requests_equal_their_solo_runs(num, engine_of, pl
     runs = play(engine, requests, stop_ids=STOP)
     for (prompt, params), run in zip(requests, runs, strict=True):
         assert (run.tokens, run.finish) == truth(target(), prompt, params, STOP)
+
+
+def test_the_memory_budget_is_a_context_limit(engine_of, play, truth):
+    """Seven pages of four rows hold 28 tokens: the text ends there with "length", as plain decoding with that limit."""
+    prompt, params = [1, 2, 3], SamplingParams(max_new_tokens=None)
+    run = play(engine_of(target(), ModelDrafter(*second()), pages=7), [(prompt, params)])[0]
+    assert (run.tokens, run.finish) == truth(target(), prompt, params, max_len=28)

@@ -38,14 +38,14 @@ def test_rows_come_to_the_host_read_only(dtype, host):
 @pytest.mark.parametrize("numerics", ["fast", "invariant"])
 def test_nan_left_in_freed_pages_harms_nobody(numerics, tiny_model, tape):
     target = TorchTarget(tiny_model("llama"), num_pages=30, page_size=4, numerics=numerics)
-    text = list(range(5, 22))
+    text = list(range(5, 19))  # few enough rows to be padded together with its mate
     clean = tape(target, 3).feed(text)
     for side in (*target.store.keys, *target.store.values):
         side[:-1] = torch.nan
     run = tape(target, 3)
     run.tables = list(np.arange(30, dtype=np.int32).reshape(3, 10))  # nobody writes page 0
     got = run.run(run.rows(1, text), run.rows(2, [4, 5]))
-    assert np.array_equal(got[0], clean)
+    assert np.abs(got[0] - clean).max() <= (0 if numerics == "invariant" else 1e-10)
     assert np.isfinite(got[1]).all()
 
 

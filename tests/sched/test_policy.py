@@ -88,18 +88,58 @@ def test_gamma_zero_tries_again_with_longer_and_longer_waits():
     assert gammas[first : first + 9] == [0] * 8 + [1]
 
 
-def test_it_comes_back_when_the_text_becomes_easy():
+def test_it_follows_the_text():
     policy = AdaptiveGamma(8)
     assert play(policy, 0.0, 60)[-1] == 0
-    assert np.mean(play(policy, 1.0, 120)[-20:]) == 8
+    assert np.mean(play(policy, 1.0, 150)[-20:]) == 8
+    after = play(policy, 0.0, 150)  # old luck in deep places does not outlive its text
+    assert max(after[60:]) <= 1
+    assert after[after.index(0) :][:9] == [0] * 8 + [1]  # and the first wait is short again
+
+
+COST = cost_table(NEARLY_FLAT)
+
+
+def speed(policy, alphas, seed):
+    """Tokens per millisecond of rounds whose drafts are accepted with these chances."""
+    rng = np.random.default_rng(seed)
+    tokens = time = 0.0
+    for alpha in alphas:
+        gamma = policy.budget(0, PARAMS)
+        accepted = 0
+        while accepted < gamma and rng.random() < alpha:
+            accepted += 1
+        policy.observe([outcome(0, gamma, accepted)])
+        tokens += accepted + 1
+        time += COST(1 + gamma)
+    return tokens / time
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9])
+def test_it_is_near_the_best_fixed_gamma_at_every_acceptance(alpha):
+    """Known seeds, so no chance of a false alarm. Seen: 0.96 at 0.2, where guessing gains 6 %, and 0.99 to 1.02."""
+    best = max(
+        np.mean([speed(FixedGamma(gamma), [alpha] * 400, seed) for seed in range(4)]) for gamma in (0, 1, 2, 4, 8)
+    )
+    own = np.mean([speed(AdaptiveGamma(8), [alpha] * 400, seed) for seed in range(4)])
+    assert own > 0.93 * best
+    assert own > 0.98 * np.mean([speed(FixedGamma(0), [alpha] * 400, seed) for seed in range(4)])
+
+
+def test_bursts_are_followed():
+    """Easy and hard passages in turn; the best fixed gamma knows their mix beforehand. Seen: 0.99 of it."""
+    alphas = ([0.05] * 50 + [0.9] * 50) * 4
+    best = max(np.mean([speed(FixedGamma(gamma), alphas, seed) for seed in range(4)]) for gamma in (0, 1, 2, 4, 8))
+    assert np.mean([speed(AdaptiveGamma(8), alphas, seed) for seed in range(4)]) > 0.97 * best
 
 
 def test_positions_are_judged_one_by_one():
-    policy = AdaptiveGamma(8)
-    for _ in range(40):  # always two accepted, the third refused
-        gamma = policy.budget(0, PARAMS)
-        policy.observe([outcome(0, gamma, min(gamma, 2))])
-    assert policy.budget(0, PARAMS) == 2
+    policy, gammas = AdaptiveGamma(8), []
+    for _ in range(200):  # always two accepted, the third refused
+        gammas.append(policy.budget(0, PARAMS))
+        policy.observe([outcome(0, gammas[-1], min(gammas[-1], 2))])
+    assert set(gammas[50:]) <= {2, 3, 4}  # a place that is not tried is forgotten, and tried again
+    assert gammas[50:].count(2) > 0
 
 
 def test_rounds_without_drafts_teach_nothing_while_guessing_is_on():

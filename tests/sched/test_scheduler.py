@@ -261,6 +261,7 @@ def test_tokens_of_a_plan_are_read_only_and_stay_as_they_were(loop):
             item.tokens[0] = 0
         seen.append((item.tokens, item.tokens.copy()))
     assert len(seen[-1][0]) > 150  # beyond the first buffer
+    assert seen[-1][0].tolist() == [1, 2, 3, *engine.texts[0]][: len(seen[-1][0])]
     assert all((view == copy).all() for view, copy in seen)
 
 

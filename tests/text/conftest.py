@@ -97,6 +97,16 @@ def fallback_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def empty_piece(fallback_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> OurTokenizer:
+    """The byte-fallback tokenizer with a piece of no text."""
+    folder = tmp_path_factory.mktemp("empty")
+    spec = json.loads((fallback_folder / "tokenizer.json").read_text(encoding="utf-8"))
+    spec["model"]["vocab"][""] = max(spec["model"]["vocab"].values()) + 1
+    _write(folder, "tokenizer.json", spec)
+    return OurTokenizer.from_folder(folder)
+
+
+@pytest.fixture(scope="session")
 def bpe(bpe_folder: Path) -> OurTokenizer:
     return OurTokenizer.from_folder(bpe_folder)
 

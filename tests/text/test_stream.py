@@ -294,3 +294,23 @@ def test_cost_is_linear(
     text = "".join(stream.push([token]).text for token in tokens) + stream.push([], finished=True).text
     assert text == decode(tokens)
     assert work < 25 * len(tokens)
+
+
+@pytest.mark.parametrize("num_bytes", range(10, 40))
+def test_a_character_after_many_bytes_that_are_no_text(bpe: Tokenizer, num_bytes: int) -> None:
+    tokens = _byte_tokens(bpe, b"\xff" * num_bytes + "🙂é🙂a".encode())
+    stream = TextStream(bpe)
+    text = "".join(stream.push([token]).text for token in tokens) + stream.push([], finished=True).text
+    assert text == MARK * num_bytes + "🙂é🙂a"
+
+
+def test_the_mark_as_a_token_of_its_own_does_not_wait(fallback: Tokenizer) -> None:
+    stream = TextStream(fallback)
+    tokens = [fallback.vocabulary()[piece] for piece in ("h", MARK, "o")]
+    assert [stream.push([token]).text for token in tokens] == ["h", MARK, "o"]
+
+
+def test_a_token_without_text_is_no_context(empty_piece: Tokenizer) -> None:
+    tokens = [empty_piece.vocabulary()[piece] for piece in ("h", "", "▁", "h", "", "", "▁", "▁h")]
+    stream = TextStream(empty_piece)
+    assert "".join(stream.push([token]).text for token in tokens) == empty_piece.decode(tokens) == "h h  h"

@@ -64,6 +64,16 @@ def test_knows_the_same_tokens(pair: tuple[Tokenizer, Any]) -> None:
     assert ours.special_ids == skipped
 
 
+def test_limits_saved_in_the_file_do_not_cut_or_pad(bpe_folder: Path, tmp_path: Path) -> None:
+    spec = json.loads((bpe_folder / "tokenizer.json").read_text(encoding="utf-8"))
+    spec["truncation"] = {"max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+    spec["padding"] = {"strategy": {"Fixed": 8}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "x"}
+    spec["padding"]["pad_to_multiple_of"] = None
+    ours, limited = Tokenizer.from_folder(bpe_folder), _with(bpe_folder, tmp_path, tokenizer__json=spec)
+    for text in ("a", "a long text of many more tokens"):
+        assert Tokenizer.from_folder(limited).encode(text) == ours.encode(text)
+
+
 def test_the_older_map_of_special_tokens_is_read(fallback_folder: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     older = {"bos_token": {"content": "<s>", "lstrip": False}, "pad_token": "<pad>"}

@@ -29,7 +29,7 @@ _PASSAGE = (
 )
 
 DEMO_PROMPTS: dict[str, str] = {
-    "edit": f"Rename the method take to remove in this Python file and print the whole file:\n```python\n{_FILE}```",
+    "edit": f"Print this file again and then add a method called names:\n```python\n{_FILE}```",
     "passage": f"{_PASSAGE}\n\nQuote every sentence of the passage above that contains a year.",
     "chat": "What should I pack for three days of walking in the mountains, and why?",
 }

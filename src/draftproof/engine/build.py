@@ -19,9 +19,8 @@ from draftproof.drafters import DRAFTERS, make
 from draftproof.engine.machine import cpu_name, read_memo, write_memo
 from draftproof.engine.options import EngineOptions
 from draftproof.engine.step import Engine
-from draftproof.errors import InvalidParams, NumericsError
+from draftproof.errors import NumericsError
 from draftproof.kv.ledger import PageLedger
-from draftproof.kv.pages import pages_for_budget
 from draftproof.models import folder as folders
 from draftproof.models import selfcheck
 from draftproof.models.cache import Cache
@@ -38,7 +37,6 @@ from draftproof.text.tokenizer import Tokenizer
 from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
-_TORCH_PAGE = 32
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
 _GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6}
 Report = Callable[[str], None]
@@ -116,8 +114,10 @@ class _Builder:
         dtype = torch.bfloat16 if self.weights == "bfloat16" else torch.float32
         device = "cuda" if torch.cuda.is_available() else "cpu"
         module = load_module(folder, dtype, device, num_layers)
+        most = 64 * -(-(context_limit(module.config) or 2048) // 32)  # no use for more
+        pages = min(most, TorchTarget.pages_for(module, kv_bytes))
         declared: Numerics = "invariant" if numerics == "invariant" else "fast"
-        return TorchTarget(module, num_pages=_torch_pages(module, kv_bytes), numerics=declared), folder
+        return TorchTarget(module, num_pages=pages, numerics=declared), folder
 
     # -- numerics ------------------------------------------------------------------------------------------------------
 
@@ -155,10 +155,8 @@ class _Builder:
         if not isinstance(name, str):
             return name
         if not DRAFTERS[name].needs_model:
-            if self.options.draft_model is not None:
-                raise InvalidParams(f"drafter {name!r} takes no draft model: drop --draft-model")
             return make(name)
-        source, layers = self._draft_source(name)
+        source, layers = self._draft_source()
         draft_target, folder = self.target(source, layers, "drafter")
         self.draft_cost = _relative_cost(draft_target, target)
         if source is not self.source:
@@ -167,19 +165,14 @@ class _Builder:
         ledger = PageLedger(draft_target.num_pages, draft_target.page_size)
         return make(name, target=draft_target, ledger=ledger, vocab_size=target.vocab_size)
 
-    def _draft_source(self, name: str) -> tuple[ModelSource, int | None]:
+    def _draft_source(self) -> tuple[ModelSource, int | None]:
+        """The draft model, or the target itself and how many of its layers; a third of them by default."""
         options = self.options
-        if name == "early_exit" or options.draft_model is None:
-            if name == "model":
-                raise InvalidParams("drafter 'model' needs a draft model: give --draft-model")
-            if options.draft_model is not None:
-                raise InvalidParams("drafter 'early_exit' drafts with the target itself: drop --draft-model")
-            total = folders.num_layers(folders.read_config(self.loader.folder(self.source)))
-            layers = options.exit_layer if options.exit_layer is not None else max(1, total // 3)
-            return self.source, folders.check_exit_layer({"num_hidden_layers": total}, layers)
-        if options.exit_layer is not None:
-            raise InvalidParams(f"--exit-layer belongs to the target's own layers; drafter {name!r} has a draft model")
-        return resolve(options.draft_model), None
+        if options.draft_model is not None:
+            return resolve(options.draft_model), None
+        total = folders.num_layers(folders.read_config(self.loader.folder(self.source)))
+        layers = options.exit_layer if options.exit_layer is not None else max(1, total // 3)
+        return self.source, folders.check_exit_layer({"num_hidden_layers": total}, layers)
 
     def policy(self, target: Target) -> DraftPolicy:
         """A fixed draft length where one was given; else the length that has paid so far, up to the drafter's cap."""
@@ -196,15 +189,6 @@ def _relative_cost(draft: Target, target: Target) -> float:
     """One draft step in target steps, by bytes of weights read: deterministic, so that draft lengths are too."""
     ours, theirs = getattr(draft, "weight_bytes", None), getattr(target, "weight_bytes", None)
     return float(ours / theirs) if ours and theirs else 0.5
-
-
-def _torch_pages(module: Any, kv_bytes: int) -> int:
-    """Pages of 32 rows in the budget; no more than 64 sequences of full length could use."""
-    text = module.config.get_text_config()
-    kv_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    fit = pages_for_budget(kv_bytes, text.num_hidden_layers, kv_heads, head_dim, module.dtype.itemsize, _TORCH_PAGE)
-    return min(fit, 64 * -(-(context_limit(module.config) or 2048) // _TORCH_PAGE))
 
 
 def build(options: EngineOptions, report: Report) -> Built:

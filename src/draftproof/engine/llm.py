@@ -18,8 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from draftproof.engine import prompts as prompting
 from draftproof.engine.build import Built, build
 from draftproof.engine.collect import Collector
@@ -222,24 +220,3 @@ class LLM:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def greedy_first_difference(llm: LLM, plain: Output, other: Output) -> dict[str, Any] | None:
-    """Where two outputs of one prompt part, with the target's logits there; None when they are equal.
-
-    Returns position (0-based, in output tokens), both tokens (None past an end) and their logits.
-    """
-    ours, theirs = plain.token_ids, other.token_ids
-    if ours == theirs:
-        return None
-    shared = next(
-        (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-    )
-    row = llm.logits_at(plain.prompt_token_ids, ours, shared)
-    found: dict[str, Any] = {"position": shared}
-    for name, tokens in (("plain", ours), ("speculative", theirs)):
-        token = tokens[shared] if shared < len(tokens) else None
-        found[f"{name}_token"] = token
-        found[f"{name}_logit"] = None if token is None else float(row[token])
-    found["top_logit"] = float(np.max(row))
-    return found

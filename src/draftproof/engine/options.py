@@ -47,3 +47,15 @@ class EngineOptions:
             raise UnknownDrafter("drafter 'scripted' is made in Python: pass a ScriptedDrafter object")
         if isinstance(self.drafter, str):
             check_name(self.drafter)
+            self._check_second_model(self.drafter)
+
+    def _check_second_model(self, name: str) -> None:
+        """Who takes a draft model, who an exit layer; nothing that was given is ignored."""
+        if self.draft_model is not None and name not in ("model", "fixed_tree"):
+            raise InvalidParams(f"drafter {name!r} takes no draft model: drop --draft-model, or use --drafter model")
+        if self.exit_layer is not None and name not in ("early_exit", "fixed_tree"):
+            raise InvalidParams(f"drafter {name!r} takes no exit layer: drop --exit-layer, or use --drafter early_exit")
+        if self.draft_model is not None and self.exit_layer is not None:
+            raise InvalidParams("--draft-model and --exit-layer exclude each other: the drafter has one model")
+        if name == "model" and self.draft_model is None:
+            raise InvalidParams("drafter 'model' needs a draft model: give --draft-model")

@@ -25,6 +25,8 @@ from draftproof.types import EMPTY_DRAFT, Commit, Draft, Event, Plan, Request, S
 
 
 class _Scheduler(Scheduler, Protocol):
+    max_len: int  # the context limit, or what the memory budget holds where that is less
+
     def drain(self) -> list[Event]: ...
 
     @property
@@ -107,7 +109,7 @@ class Engine:
             return fed_only(item)
         if isinstance(verdict, RowError):
             return failed(item, str(verdict))
-        commit = cut(item, draft, verdict, self.target.max_len)
+        commit = cut(item, draft, verdict, self.scheduler.max_len)
         if item.params.logprobs is None:
             return commit
         nodes = Nodes(item, draft, output.logits, first)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -30,6 +31,7 @@ from draftproof.errors import InputError
 
 _MANIFEST = "manifest.json"
 _BLOCK = 1 << 24
+_OURS = re.compile(r"\.?(folder|graph)-[0-9a-f]{16,}(-\w+|\.lock)?|hashes\.json|\.hashes-\w+|selfchecks\.(\d+\.tmp|json)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,7 @@ class Cache:
     def clear(self, name: str | None = None) -> int:
         """Removes all entries, or those whose model name or key is `name`; returns the bytes freed."""
         if name is None:
-            freed = _size(self.dir) if self.dir.exists() else 0
-            for child in self.dir.iterdir() if self.dir.exists() else ():
-                shutil.rmtree(child) if child.is_dir() else child.unlink()
-            return freed
+            return self._clear_all()
         chosen = [entry for entry in self.entries() if name in (entry.name, entry.key)]
         if not chosen:
             known = ", ".join(sorted({entry.name for entry in self.entries()})) or "nothing"
@@ -95,6 +94,16 @@ class Cache:
         for entry in chosen:
             shutil.rmtree(entry.path)
         return sum(entry.bytes for entry in chosen)
+
+    def _clear_all(self) -> int:
+        """Removes what this class wrote, half-built entries and memos too, and nothing else that lies there."""
+        freed = 0
+        for child in sorted(self.dir.iterdir()) if self.dir.exists() else ():
+            if not _OURS.fullmatch(child.name):
+                continue
+            freed += _size(child) if child.is_dir() else child.stat().st_size
+            shutil.rmtree(child) if child.is_dir() else child.unlink()
+        return freed
 
     def get(self, kind: str, key: str, files: Iterable[str] | None = None) -> Path | None:
         """The folder of a whole entry, or None. `files` limits the check of contents to those that will be used."""

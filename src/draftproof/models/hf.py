@@ -46,13 +46,14 @@ class TorchLogits:
         self._values = values
 
     def argmax(self) -> NDArray[np.int64]:
-        """int64[n], ties to the lowest id (torch promises no order), -1 for a row with a NaN."""
+        """int64[n], ties to the lowest id (torch promises no order), -1 where the largest is not finite (or a NaN)."""
         if not len(self._values):
             return np.zeros(0, np.int64)
         size = self._values.shape[-1]
         best = self._values.amax(-1, keepdim=True)  # NaN where a row holds one: then nothing equals it
         ids = torch.arange(size, device=self._values.device)
-        first = torch.where(self._values == best, ids, size).amin(-1).cpu().numpy()
+        usable = (self._values == best) & best.isfinite()
+        first = torch.where(usable, ids, size).amin(-1).cpu().numpy()
         return np.where(first == size, -1, first)
 
     @cached_property

@@ -73,25 +73,29 @@ class Loader:
         """Runs models/convert.py; its stages are reported, its refusals raised here."""
         command = [sys.executable, "-m", "draftproof.models.convert", job, str(source), str(out), *(extra or [])]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
-        refused: str | None = None
         with tempfile.TemporaryFile("w+") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
-            try:
-                assert process.stdout is not None
-                for line in process.stdout:
-                    kind, _, rest = line.rstrip().partition(": ")
-                    if kind == "stage":
-                        self.report(rest)
-                    elif kind == "refused":
-                        refused = rest
-                code = process.wait()
-            except BaseException:
-                process.kill()
-                process.wait()
-                raise
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process:
+                try:
+                    refused = self._follow(process)
+                except BaseException:
+                    process.kill()
+                    raise
+            code = process.returncode
             if code:
                 log.seek(0)
                 raise _failure(job, source, refused, log.read())
+
+    def _follow(self, process: subprocess.Popen[str]) -> str | None:
+        """Reports the child's stages until it ends; returns its refusal, if it made one."""
+        assert process.stdout is not None
+        refused = None
+        for line in process.stdout:
+            kind, _, rest = line.rstrip().partition(": ")
+            if kind == "stage":
+                self.report(rest)
+            elif kind == "refused":
+                refused = rest
+        return refused
 
 
 def _failure(job: str, source: Path, refused: str | None, log: str) -> DraftproofError:

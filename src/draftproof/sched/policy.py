@@ -26,8 +26,8 @@ from draftproof.types import Commit, SamplingParams
 NEARLY_FLAT = ((1, 10.9), (2, 12.3), (3, 13.2), (4, 14.0), (5, 14.2), (8, 16.3), (16, 21.5), (32, 30.9))
 
 _PRIOR = 0.8  # acceptance of a sequence nothing is known of: optimistic, so that guessing is tried
-_PRIOR_WEIGHT = 2.0  # tested tokens that the prior counts for
-_KEEP = 0.9  # weight of an outcome after each newer one at the same position
+_PRIOR_WEIGHT = 4.0  # tested tokens that the prior counts for
+_KEEP = 0.95  # weight of an outcome after each newer round with drafts
 _FIRST_WAIT, _LONGEST_WAIT = 8, 256  # rounds without drafts before the next try
 
 
@@ -94,14 +94,10 @@ class _Record:
         self.wait = _FIRST_WAIT
 
     def add(self, num_accepted: int, num_tested: int) -> None:
-        for place in range(min(num_tested, len(self.tested))):
-            self.tested[place] = _KEEP * self.tested[place] + 1.0
+        """One more round. What it did not reach fades too: old luck in deep places must not outlive its text."""
+        for place in range(len(self.tested)):
+            self.tested[place] = _KEEP * self.tested[place] + (place < num_tested)
             self.accepted[place] = _KEEP * self.accepted[place] + (place < num_accepted)
-
-    def fade(self) -> None:
-        """Halves the evidence: the text has moved on."""
-        self.tested = [value / 2 for value in self.tested]
-        self.accepted = [value / 2 for value in self.accepted]
 
     def rates(self) -> list[float]:
         """Acceptance by position, drawn towards the mean of all positions, which is drawn towards the prior."""
@@ -168,8 +164,6 @@ class AdaptiveGamma:
         self._records.pop(seq, None)
 
     def _learn(self, record: _Record, commit: Commit) -> None:
-        if record.quiet and commit.num_accepted:  # a try that came true: what was seen before it says less
-            record.fade()
         record.add(commit.num_accepted, commit.num_tested)
         record.gamma = self.best(record.rates())
         record.quiet = 0

@@ -1,0 +1,232 @@
+"""The library as a user meets it, on OpenVINO and torch, over a tiny random model from a folder."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from draftproof import LLM, SamplingParams
+from draftproof.errors import (
+    EngineError,
+    InputError,
+    InvalidParams,
+    InvalidPrompt,
+    PairingError,
+    PromptTooLong,
+    UnknownDrafter,
+)
+
+PROMPTS = ["abcabcabc", "The quick brown fox", "x", "0123456789" * 6, "naïve café 🙂", "aaaa", "def f(x):", "ab" * 40]
+DRAFTERS = {
+    "none": {},
+    "ngram": {},
+    "suffix": {},
+    "early_exit": {"exit_layer": 1},
+    "model": {"draft_model": "self"},
+    "fixed_tree": {"exit_layer": 1},
+}
+SAMPLED = {"temperature": 0.8, "top_p": 0.95, "seed": 7, "rule": "coupled"}
+
+
+@pytest.fixture
+def llm(llm_of):
+    """llm(drafter) -> LLM."""
+
+    def make(drafter: str, folder: Path | None = None, **options):
+        extra = dict(DRAFTERS[drafter])
+        if extra.get("draft_model") == "self":
+            extra["draft_model"] = str(folder)
+        return llm_of(drafter=drafter, **extra, **options)
+
+    return make
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("sampling", [{}, SAMPLED], ids=["greedy", "coupled"])
+def test_texts_and_bits_are_plain_decodings_alone_and_in_batches(drafter, sampling, llm, folder) -> None:
+    params = SamplingParams(max_new_tokens=40, logprobs=1, **sampling)
+    plain = [llm("none").generate(prompt, params)[0] for prompt in PROMPTS]
+    subject = llm(drafter, folder)
+    assert subject.info["numerics"] == "invariant"
+    alone = [subject.generate(prompt, params)[0] for prompt in PROMPTS]
+    eight = subject.generate(PROMPTS, params)
+    many = subject.generate(PROMPTS * 4, params)
+    for found in (alone, eight, *(many[i : i + 8] for i in range(0, 32, 8))):
+        assert [output.token_ids for output in found] == [output.token_ids for output in plain]
+        # log-probabilities are a function of the logits' bits
+        assert [o.logprobs[-1].logprob for o in found] == [o.logprobs[-1].logprob for o in plain]
+    if drafter in ("model", "fixed_tree") or (drafter != "none" and not sampling):
+        assert sum(output.speculation.accepted for output in eight) > 0
+
+
+def test_mixed_parameters_and_lengths_in_one_batch_equal_their_solo_runs(llm, folder) -> None:
+    rng = np.random.default_rng(1)
+    params = [
+        SamplingParams(
+            temperature=float(rng.choice([0, 0.7, 1.2])),
+            top_k=int(rng.integers(3, 60)),
+            seed=int(rng.integers(0, 2**63)),
+            max_new_tokens=int(rng.integers(1, 40)),
+            max_draft_tokens=int(rng.integers(0, 8)),
+            frequency_penalty=float(rng.choice([0, 0.4])),
+            min_new_tokens=int(rng.integers(0, 4)),
+        )
+        for _ in range(32)
+    ]
+    prompts = [PROMPTS[i % 8] * (1 + i % 3) for i in range(32)]
+    together = llm("suffix").generate(prompts, params)
+    for prompt, one, output in zip(prompts, params, together, strict=True):
+        assert output.token_ids == llm("none").generate(prompt, one)[0].token_ids
+
+
+def test_float32_greedy_text_is_transformers_own(llm, folder, llm_of) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    for backend in ("openvino", "torch"):
+        subject = llm_of(drafter="ngram", backend=backend, weights="float32")
+        for prompt in PROMPTS:
+            ids = subject.tokenizer.encode(prompt)
+            with torch.inference_mode():
+                want = model.generate(
+                    torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), max_new_tokens=40, do_sample=False,
+                    pad_token_id=0,
+                )[0, len(ids) :].tolist()  # fmt: skip
+            assert subject.generate(ids, SamplingParams(max_new_tokens=40))[0].token_ids == want
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_streamed_chunks_join_to_the_output(prompt, llm) -> None:
+    params = SamplingParams(max_new_tokens=50, temperature=1.0, seed=3)
+    whole = llm("none").generate(prompt, params)[0]
+    chunks = list(llm("suffix").stream(prompt, params))
+    assert "".join(chunk.text for chunk in chunks) == whole.text == chunks[-1].output.text
+    assert [token for chunk in chunks for token in chunk.token_ids] == whole.token_ids
+    assert all(chunk.output is None for chunk in chunks[:-1])
+    assert all(chunk.num_accepted <= len(chunk.token_ids) for chunk in chunks)
+
+
+def test_stop_strings_cut_text_ids_and_logprobs_at_the_same_token(llm) -> None:
+    params = SamplingParams(max_new_tokens=60, logprobs=0)
+    whole = llm("none").generate("abcabcabc", params)[0]
+    assert "\ufffd" not in whole.text[:6] or len(whole.text) > 10
+    stop = whole.text[8:10]
+    for drafter in ("none", "ngram", "suffix"):
+        output = llm(drafter).generate("abcabcabc", SamplingParams(max_new_tokens=60, logprobs=0, stop=[stop]))[0]
+        assert output.text == whole.text[: whole.text.index(stop)]
+        assert output.finish_reason == "stop"
+        assert whole.token_ids[: len(output.token_ids)] == output.token_ids
+        assert len(output.logprobs) == len(output.token_ids)
+        found = output.speculation
+        assert found.accepted + found.rounds >= len(output.token_ids)
+
+
+def test_closing_a_stream_frees_its_pages_and_streams_may_be_interleaved(llm) -> None:
+    subject = llm("suffix")
+    ledger = subject.built.ledger
+    before = ledger.free_pages
+    params = SamplingParams(max_new_tokens=60)
+    want = [subject.generate(prompt, params)[0].text for prompt in ("aaaa", "ab")]
+    one, two = subject.stream("aaaa", params), subject.stream("ab", params)
+    texts = ["", ""]
+    for _ in range(6):
+        for index, stream in enumerate((one, two)):
+            texts[index] += next(stream).text
+    assert ledger.free_pages < before
+    one.close()
+    texts[1] += "".join(chunk.text for chunk in two)
+    assert ledger.free_pages == before
+    assert texts[1] == want[1]
+    assert want[0].startswith(texts[0])
+
+
+def test_prompts_of_all_kinds(llm) -> None:
+    subject, params = llm("none"), SamplingParams(max_new_tokens=5)
+    ids = subject.tokenizer.encode("hello")
+    text = subject.generate("hello", params)[0]
+    assert text.prompt_token_ids == ids
+    assert subject.generate(ids, params)[0].token_ids == text.token_ids
+    assert subject.generate([ids, "hello"], params)[1].token_ids == text.token_ids
+    chat = subject.generate([{"role": "user", "content": "hello"}], params)[0]
+    assert chat.prompt_token_ids == subject.tokenizer.encode("<u>hello</u><a>")
+    assert subject.generate("hello", params, chat=True)[0].prompt_token_ids == chat.prompt_token_ids
+
+
+@pytest.mark.parametrize(
+    ("prompt", "params", "error", "says"),
+    [
+        ("", {}, InvalidPrompt, "empty"),
+        ([], {}, InvalidPrompt, "empty"),
+        ([1, 99999], {}, InvalidPrompt, "99999"),
+        ([1, -1], {}, InvalidPrompt, "-1"),
+        ([1, "a"], {}, InvalidPrompt, "list"),
+        ("a" * 256, {}, PromptTooLong, "256"),
+        ("a", {"logit_bias": {99999: 1.0}}, InvalidParams, "99999"),
+        ("a", {"stop_ids": [99999]}, InvalidParams, "99999"),
+    ],
+)
+def test_bad_requests_are_refused_and_leave_the_engine_usable(prompt, params, error, says, llm) -> None:
+    subject = llm("suffix")
+    with pytest.raises(error, match=says):
+        subject.generate([prompt] if isinstance(prompt, str) else [[1, 2], prompt], SamplingParams(**params))
+    assert subject.built.ledger.free_pages == subject.built.ledger.num_pages
+    assert not subject.built.engine.has_work
+    assert len(subject.generate("ok", SamplingParams(max_new_tokens=2))[0].token_ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"drafter": "magic"}, UnknownDrafter, "suffix"),
+        ({"drafter": "scripted"}, UnknownDrafter, "Python"),
+        ({"drafter": "model"}, InvalidParams, "--draft-model"),
+        ({"drafter": "suffix", "draft_model": "x"}, InvalidParams, "takes no draft model"),
+        ({"drafter": "early_exit", "exit_layer": 3}, InputError, r"1\.\.2"),
+        ({"drafter": "suffix", "exit_layer": 1}, InvalidParams, "exit"),
+        ({"weights": "int4"}, InvalidParams, "int4"),
+        ({"weights": "int9"}, InvalidParams, "int8"),
+        ({"weights": "int8", "backend": "torch"}, InvalidParams, "openvino"),
+        ({"backend": "jax"}, InvalidParams, "torch"),
+        ({"numerics": "exact"}, InvalidParams, "invariant"),
+        ({"gamma": -1}, InvalidParams, "gamma"),
+        ({"kv_memory": 100}, InputError, "--kv-memory"),
+        ({"bogus": 1}, InvalidParams, "bogus"),
+    ],
+)
+def test_bad_options_are_refused_by_name(options, error, says, folder, cache_dir) -> None:
+    with pytest.raises(error, match=says):
+        LLM(folder, cache_dir=cache_dir, **options)
+
+
+def test_a_drafter_of_another_tokenizer_is_refused_by_name(folder, other_folder, cache_dir) -> None:
+    with pytest.raises(PairingError, match="<more>"):
+        LLM(folder, drafter="model", draft_model=str(other_folder), cache_dir=cache_dir)
+
+
+def test_unseeded_requests_differ_and_report_the_seed_that_repeats_them(llm) -> None:
+    subject, params = llm("none"), SamplingParams(temperature=1.5, max_new_tokens=20)
+    one, two = subject.generate(["abc", "abc"], params)
+    assert one.token_ids != two.token_ids
+    again = subject.generate("abc", SamplingParams(temperature=1.5, max_new_tokens=20, seed=one.seed))[0]
+    assert again.token_ids == one.token_ids
+
+
+def test_the_meter_and_the_counts_agree(llm) -> None:
+    subject = llm("suffix")
+    subject.built.engine.meter.reset()
+    outputs = subject.generate(PROMPTS, SamplingParams(max_new_tokens=30))
+    meter = subject.built.engine.meter
+    assert meter.tokens == sum(len(output.token_ids) for output in outputs)
+    assert meter.accepted == sum(output.speculation.accepted for output in outputs)
+    assert 0 < meter.forward_s < meter.total_s
+    assert all(a >= b for a, b in pairwise((meter.drafted, meter.tested, meter.accepted)))
+
+
+def test_a_closed_llm_says_so(folder, cache_dir) -> None:
+    with LLM(folder, cache_dir=cache_dir, weights="int8", threads=1) as subject:
+        pass
+    with pytest.raises(EngineError, match="closed"):
+        subject.generate("a")
