@@ -44,7 +44,7 @@ def fake(tmp_path, monkeypatch):
             return [sys.executable, str(script), config.name, str(log), (bad or {}).get(config.name, "")]
 
         monkeypatch.setattr(turns, "command", command)
-        monkeypatch.setattr(turns, "_SETTLE_S", 0.0)
+        monkeypatch.setattr(turns, "_SETTLE_S", 0.01)
         group = Group("test", "a test", "stream", tuple(Config(name, "ours", {}) for name in names))
         plan = Plan(repeats, 5, PROMPTS[:num_prompts], {}, tmp_path / "logs")
         said = []

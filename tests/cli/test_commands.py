@@ -26,7 +26,7 @@ def filled(tmp_path: Path) -> str:
     def make(folder: Path) -> None:
         (folder / "data").write_bytes(bytes(1000))
 
-    Cache(tmp_path).build("safetensors", "a" * 24, "demo", make)
+    Cache(tmp_path).build("graph", "a" * 24, "demo", make)
     Cache(tmp_path).build("folder", "b" * 24, "other", make)
     return str(tmp_path)
 

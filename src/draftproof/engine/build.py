@@ -203,7 +203,8 @@ def build(options: EngineOptions, report: Report) -> Built:
     limits = Limits(
         max_len=target.max_len,
         max_sequences=options.max_sequences,
-        max_step_rows=max(512, options.max_sequences * 20),
+        max_step_rows=max(512, options.max_sequences * 20, options.chunk_rows),
+        chunk_rows=options.chunk_rows,
         min_rows=target.min_rows,
     )
     scheduler = BatchScheduler(ledger, limits, builder.policy(target))

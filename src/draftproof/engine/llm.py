@@ -50,7 +50,8 @@ class LLM:
     weights: auto, float32, bfloat16, int8. "auto" is int8 for a GGUF file on the CPU, else float32.
     backend: auto, openvino (CPU), torch (GPU, oracle). numerics: auto, invariant, fast.
     kv_memory: bytes of keys and values (default 1 GiB; a drafter with a model gets half as much again).
-    max_sequences: most sequences running at once; more wait. threads: of the model's kernels; None is all cores.
+    max_sequences: most sequences running at once; more wait. chunk_rows: most tokens of a prompt fed in one step.
+    threads: of the model's kernels; None is all cores.
     progress: called with one line at each stage of loading.
 
     Raises InputError (ModelNotFound, CorruptModel, UnsupportedModel, PairingError, UnknownDrafter, InvalidParams).

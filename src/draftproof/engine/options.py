@@ -28,6 +28,7 @@ class EngineOptions:
     numerics: str = "auto"
     kv_memory: int | None = None
     max_sequences: int = 32
+    chunk_rows: int = 256
     threads: int | None = None
     cache_dir: str | Path | None = None
 
@@ -37,6 +38,7 @@ class EngineOptions:
             ("numerics", self.numerics in ("auto", "invariant", "fast"), "one of auto, invariant, fast"),
             ("gamma", self.gamma is None or self.gamma >= 0, "None or an integer >= 0"),
             ("max_sequences", 1 <= self.max_sequences <= 256, "in 1..256"),
+            ("chunk_rows", 1 <= self.chunk_rows <= 8192, "in 1..8192"),
             ("threads", self.threads is None or self.threads >= 1, "None or an integer >= 1"),
             ("kv_memory", self.kv_memory is None or self.kv_memory > 0, "None or a number of bytes > 0"),
         ]

@@ -31,7 +31,9 @@ from draftproof.errors import InputError
 
 _MANIFEST = "manifest.json"
 _BLOCK = 1 << 24
-_OURS = re.compile(r"\.?(folder|graph)-[0-9a-f]{16,}(-\w+|\.lock)?|hashes\.json|\.hashes-\w+|selfchecks\.(\d+\.tmp|json)")
+_OURS = re.compile(
+    r"\.?(folder|graph)-[0-9a-f]{16,}(-\w+|\.lock)?|hashes\.json|\.hashes-\w+|selfchecks\.(\d+\.tmp|json)"
+)
 
 
 @dataclass(frozen=True, slots=True)
