@@ -10,7 +10,7 @@ from draftproof.models.hf import TorchLogits, TorchTarget
 from draftproof.types import Slots
 
 
-def test_ties_go_to_the_lowest_id_and_nan_to_minus_one():
+def test_ties_go_to_the_lowest_id_and_broken_rows_to_minus_one():
     rows = torch.zeros(6, 70_000)
     rows[0, [69_999, 12, 40_000]] = 1.0
     rows[1] = -torch.inf
@@ -19,7 +19,7 @@ def test_ties_go_to_the_lowest_id_and_nan_to_minus_one():
     rows[4, 1] = 2.0
     rows[4, 0] = torch.nan
     rows[5] = -1.0
-    assert TorchLogits(rows).argmax().tolist() == [12, 0, 4, -1, -1, 0]
+    assert TorchLogits(rows).argmax().tolist() == [12, -1, -1, -1, -1, 0]
     assert TorchLogits(rows).argmax().dtype == np.int64
     assert TorchLogits(rows[:0]).argmax().shape == (0,)
 
