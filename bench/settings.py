@@ -13,14 +13,16 @@ from pathlib import Path
 from bench.workloads import Prompt
 from draftproof import LLM
 
-# "model" drafts with the demo model itself: the two differ in kernels only, so nearly every draft is accepted
-DRAFTERS: dict[str, dict[str, str]] = {
+# Left to itself the engine stops guessing where guessing does not pay, and then shows nothing: hence the fixed draft
+# lengths. Drafting with the demo model itself, nearly every draft is accepted, in trees along one of many branches;
+# with the target's first layers (untrained for it), nearly every draft is refused.
+DRAFTERS: dict[str, dict[str, str | int]] = {
     "none": {},
     "ngram": {},
     "suffix": {},
-    "early_exit": {},
-    "fixed_tree": {},
-    "model": {"draft_model": "demo"},
+    "early_exit": {"gamma": 2},
+    "fixed_tree": {"draft_model": "demo", "gamma": 6},
+    "model": {"draft_model": "demo", "gamma": 4},
 }
 
 
