@@ -104,11 +104,6 @@ class Draft:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    @property
-    def is_chain(self) -> bool:
-        """True when each node hangs on the one before it."""
-        return bool((self.parents == np.arange(len(self.parents))).all())
-
 
 def chain(tokens: Sequence[int] | Ids, siblings: Siblings = "fixed", laws: FloatArray | None = None) -> Draft:
     """A draft without branches; with laws, row i is the law of token i."""

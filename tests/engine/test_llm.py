@@ -98,6 +98,15 @@ def test_float32_greedy_text_is_transformers_own(llm, folder, llm_of) -> None:
             assert subject.generate(ids, SamplingParams(max_new_tokens=40))[0].token_ids == want
 
 
+def test_the_torch_backend_drafts_with_its_own_first_layers(llm_of) -> None:
+    params = SamplingParams(max_new_tokens=30, temperature=0.7, seed=5)
+    options = {"backend": "torch", "weights": "float32", "numerics": "invariant"}
+    want = [output.token_ids for output in llm_of(**options).generate(PROMPTS[:4], params)]
+    subject = llm_of(drafter="early_exit", exit_layer=2, gamma=3, **options)
+    assert [output.token_ids for output in subject.generate(PROMPTS[:4], params)] == want
+    assert subject.built.engine.meter.accepted > 0
+
+
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_streamed_chunks_join_to_the_output(prompt, llm) -> None:
     params = SamplingParams(max_new_tokens=50, temperature=1.0, seed=3)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftproof.errors import InvalidParams
-from draftproof.kv.pages import LayerShape, PagedStore, paged_store, pages_for_budget
+from draftproof.kv.pages import LayerShape, PagedStore, paged_store
 from draftproof.kv.slots import slot_store
 from draftproof.types import NO_MOVES, Moves
 
@@ -86,11 +85,3 @@ def test_a_store_of_unequal_layers_is_refused():
         PagedStore([a], [b])
     with pytest.raises(ValueError, match="as many"):
         PagedStore([a], [])
-
-
-def test_pages_for_budget():
-    page = 2 * 30 * 3 * 64 * 4 * 32  # a page of the demo model in float32: 1.4 MiB
-    assert pages_for_budget(10 * page, 30, 3, 64, 4, 32) == 10
-    assert pages_for_budget(11 * page - 1, 30, 3, 64, 4, 32) == 10
-    with pytest.raises(InvalidParams, match=str(page)):
-        pages_for_budget(page - 1, 30, 3, 64, 4, 32)

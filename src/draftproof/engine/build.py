@@ -70,6 +70,7 @@ class _Builder:
         self.backend = options.backend
         if self.backend == "auto":
             self.backend = "torch" if _has_cuda() else "openvino"
+        self._module: Any = None  # the target's own, on the torch backend
         self.draft_cost = 0.0  # of one draft token, in plain decoding steps
         self.weights = resolve_weights(options.weights, self.source, self.backend)
 
@@ -105,7 +106,7 @@ class _Builder:
         import torch  # seconds to import, and the CPU's default backend does without
 
         from draftproof.models.hf import TorchTarget
-        from draftproof.models.module import load_module
+        from draftproof.models.module import first_layers, load_module
 
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
@@ -113,7 +114,11 @@ class _Builder:
         self.report("loading the model")
         dtype = torch.bfloat16 if self.weights == "bfloat16" else torch.float32
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        module = load_module(folder, dtype, device, num_layers)
+        if source is self.source and num_layers is not None and self._module is not None:
+            module = first_layers(self._module, num_layers)  # the same weights, no second copy
+        else:
+            module = load_module(folder, dtype, device, num_layers)
+        self._module = self._module if self._module is not None else module
         most = 64 * -(-(context_limit(module.config) or 2048) // 32)  # no use for more
         pages = min(most, TorchTarget.pages_for(module, kv_bytes))
         declared: Numerics = "invariant" if numerics == "invariant" else "fast"

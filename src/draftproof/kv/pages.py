@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from draftproof.errors import InvalidParams
 from draftproof.types import Moves
 
 Array = Any  # numpy.ndarray or torch.Tensor
@@ -85,16 +84,3 @@ def paged_store(
     keys = [zeros((num_pages, s.kv_heads, page_size, s.key_dim)) for s in shapes]
     values = [zeros((num_pages, s.kv_heads, page_size, s.value_dim)) for s in shapes]
     return PagedStore(keys, values)
-
-
-def pages_for_budget(budget: int, layers: int, kv_heads: int, head_dim: int, dtype_size: int, page_size: int) -> int:
-    """How many pages fit into `budget` bytes, keys and values of all layers counted.
-
-    Raises InvalidParams when not even one page fits.
-    """
-    page = 2 * layers * kv_heads * head_dim * dtype_size * page_size
-    if budget < page:
-        raise InvalidParams(
-            f"the KV budget is {budget} bytes, but one page takes {page}: give it more, or smaller pages"
-        )
-    return budget // page

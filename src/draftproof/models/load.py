@@ -19,7 +19,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from draftproof import errors
 from draftproof.errors import CorruptModel, DraftproofError, InvalidParams
@@ -28,7 +27,6 @@ from draftproof.models.cache import Cache
 from draftproof.models.source import ModelSource
 
 FORMAT = 1  # of what is written; a change here makes all caches new
-Weights = Literal["float32", "bfloat16", "int8"]
 WEIGHTS = ("auto", "float32", "bfloat16", "int8", "int4")
 BACKENDS = ("auto", "openvino", "torch")
 Report = Callable[[str], None]
