@@ -92,7 +92,12 @@ def _integer(value: object, low: int) -> bool:
 
 
 def _strings(value: object) -> bool:
-    return not isinstance(value, str) and isinstance(value, Sequence) and all(isinstance(s, str) and s for s in value)
+    return not isinstance(value, str) and isinstance(value, Sequence) and all(map(_text, value))
+
+
+def _text(value: object) -> bool:
+    """A non-empty string that some text can hold: a lone surrogate never occurs in one."""
+    return isinstance(value, str) and bool(value) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _bias(value: object) -> bool:
@@ -104,7 +109,7 @@ def _bias(value: object) -> bool:
 def _words(value: object) -> bool:
     if isinstance(value, str) or not isinstance(value, Sequence):
         return False
-    return all(len(w) > 0 and (isinstance(w, str) or all(_integer(t, 0) for t in w)) for w in value)
+    return all(len(w) > 0 and (_text(w) or (not isinstance(w, str) and all(_integer(t, 0) for t in w))) for w in value)
 
 
 def _checks(p: SamplingParams) -> list[tuple[str, bool, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import signal
 import subprocess
@@ -222,3 +223,20 @@ def test_memory_sizes(text: str, size: int) -> None:
 def test_what_is_no_memory_size(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         options.memory(text)
+
+
+def test_an_encoding_that_lacks_a_character_never_ends_the_program(tmp_path: Path) -> None:
+    code = "from draftproof.cli.console import soften, print_json as p; soften(); print('\\u2603'); p({'a': '\\u2603'})"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "\\u2603" in ran.stdout
+    assert json.loads(ran.stdout[ran.stdout.index("{") :]) == {"a": "\u2603"}
+
+
+def test_a_cache_folder_that_is_a_file_is_an_input_error(command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = command("cache", "list", "--cache-dir", str(tmp_path / "file"))
+    assert ran.code == 2
+    assert "--cache-dir" in ran.err

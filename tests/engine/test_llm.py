@@ -239,3 +239,14 @@ def test_a_closed_llm_says_so(folder, cache_dir) -> None:
         pass
     with pytest.raises(EngineError, match="closed"):
         subject.generate("a")
+
+
+@pytest.mark.parametrize("numerics", ["auto", "fast"])
+def test_bfloat16_runs_on_the_cpu_and_speculation_changes_nothing_it_should_not(numerics, llm_of) -> None:
+    params = SamplingParams(max_new_tokens=24)
+    plain = llm_of(weights="bfloat16", numerics=numerics)
+    outputs = plain.generate(PROMPTS[:3], params)
+    assert all(len(output.token_ids) == 24 or output.finish_reason == "stop" for output in outputs)
+    if plain.info["numerics"] == "invariant":
+        drafted = llm_of(weights="bfloat16", numerics=numerics, drafter="ngram").generate(PROMPTS[:3], params)
+        assert [output.token_ids for output in drafted] == [output.token_ids for output in outputs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ def test_built_once_then_found(cache: Cache) -> None:
     "harm",
     [
         lambda folder: (folder / "a.bin").unlink(),
+        lambda folder: (shutil.rmtree(folder), folder.write_text("a file where the entry was")),
         lambda folder: (folder / "a.bin").write_text("hellO"),
         lambda folder: (folder / "sub" / "b.bin").write_bytes(b"x" * 4999),
         lambda folder: (folder / "sub" / "b.bin").write_bytes(b"x" * 4999 + b"y"),

@@ -8,6 +8,7 @@ Does not know: models, outputs.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -53,8 +54,16 @@ def note(line: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Exactly one JSON object on stdout; it never holds NaN or Infinity."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str), flush=True)
+    """Exactly one JSON object on stdout; it never holds NaN or Infinity, nor a character the encoding lacks."""
+    escaped = (sys.stdout.encoding or "ascii").lower().replace("-", "") != "utf8"
+    print(json.dumps(value, indent=2, ensure_ascii=escaped, allow_nan=False, default=str), flush=True)
+
+
+def soften() -> None:
+    """A character that the terminal's encoding lacks is shown as its escape; it never ends the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from draftproof import __version__
 from draftproof.cli import cache, demo, doctor, generate
+from draftproof.cli.console import soften
 from draftproof.errors import DraftproofError, InputError
 
 _COMMANDS = (demo, generate, doctor, cache)
@@ -67,6 +68,7 @@ def _drop_stdout() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code. Only --help and --version end by SystemExit."""
+    soften()
     try:
         args = parser().parse_args(argv)
         code = int(args.run(args))

@@ -162,13 +162,16 @@ class _Builder:
         if not DRAFTERS[name].needs_model:
             return make(name)
         source, layers = self._draft_source()
+        if source.kind == "folder":  # known before a minute of conversion
+            self._pair(tokenizer, Tokenizer.from_folder(source.path))
         draft_target, folder = self.target(source, layers, "drafter")
         self.draft_cost = _relative_cost(draft_target, target)
-        if source is not self.source:
-            other = Tokenizer.from_folder(folder)
-            check_pairing(tokenizer.vocabulary(), other.vocabulary(), tokenizer.eos_ids, other.eos_ids)
+        self._pair(tokenizer, Tokenizer.from_folder(folder))
         ledger = PageLedger(draft_target.num_pages, draft_target.page_size)
         return make(name, target=draft_target, ledger=ledger, vocab_size=target.vocab_size)
+
+    def _pair(self, ours: Tokenizer, other: Tokenizer) -> None:
+        check_pairing(ours.vocabulary(), other.vocabulary(), ours.eos_ids, other.eos_ids)
 
     def _draft_source(self) -> tuple[ModelSource, int | None]:
         """The draft model, or the target itself and how many of its layers; a third of them by default."""
@@ -200,6 +203,8 @@ def build(options: EngineOptions, report: Report) -> Built:
     """Everything together. Raises InputError for what can't be built, NumericsError where a promise does not hold."""
     begin = time.perf_counter()
     builder = _Builder(options, report)
+    if builder.source.kind == "folder":
+        Tokenizer.from_folder(builder.source.path)  # a fault in it is said before a minute of conversion
     target, folder = builder.target(builder.source, None, "target")
     tokenizer = Tokenizer.from_folder(folder)
     target = builder.checked(target, folder)

@@ -55,6 +55,13 @@ def _crc(path: Path) -> int:
     return value
 
 
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
@@ -73,6 +80,8 @@ class Cache:
 
     def entries(self) -> list[CacheEntry]:
         """All whole entries, oldest first (files are not checked here)."""
+        if self.dir.exists() and not self.dir.is_dir():
+            raise InputError(f"the cache folder {self.dir} is a file: name another with --cache-dir")
         found = []
         for manifest in sorted(self.dir.glob(f"*/{_MANIFEST}")):
             try:
@@ -104,7 +113,7 @@ class Cache:
             if not _OURS.fullmatch(child.name):
                 continue
             freed += _size(child) if child.is_dir() else child.stat().st_size
-            shutil.rmtree(child) if child.is_dir() else child.unlink()
+            _remove(child)
         return freed
 
     def get(self, kind: str, key: str, files: Iterable[str] | None = None) -> Path | None:
@@ -133,8 +142,7 @@ class Cache:
             try:
                 make(work)
                 self._seal(work, name)
-                if folder.exists():
-                    shutil.rmtree(folder)
+                _remove(folder)
                 work.rename(folder)
             finally:
                 shutil.rmtree(work, ignore_errors=True)

@@ -44,10 +44,10 @@ class GraphInfo:
     vocab_size: int
     max_len: int
 
-    @property
-    def page_bytes(self) -> int:
-        """Bytes of one page over all layers, keys and values in float32."""
-        return sum(PAGE_SIZE * layer.kv_heads * (layer.dim + layer.value_dim) * 4 for layer in self.layers)
+    def page_bytes(self, precision: str) -> int:
+        """Bytes of one page over all layers, keys and values; precision "f32" or "bf16"."""
+        numbers = sum(PAGE_SIZE * layer.kv_heads * (layer.dim + layer.value_dim) for layer in self.layers)
+        return numbers * (2 if precision == "bf16" else 4)
 
 
 def read_info(folder: Path) -> GraphInfo:
@@ -125,13 +125,13 @@ def insert_attention(graph: Any, layers: tuple[LayerShape, ...]) -> Any:
 
 
 def compile_graph(folder: Path, info: GraphInfo, precision: str, threads: int | None) -> Any:
-    """Reads, inserts attention and compiles for the CPU. precision: "f32" or "bf16" arithmetic; KV is float32."""
+    """Reads, inserts attention and compiles for the CPU. precision: "f32" or "bf16", of arithmetic and KV."""
     core = ov.Core()
     try:
         graph = core.read_model(folder / "graph.xml")
     except RuntimeError as error:
         raise CorruptModel(f"{folder}/graph.xml can't be read: run `draftproof cache clear`") from error
-    hints: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision, "KV_CACHE_PRECISION": "f32"}
+    hints: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision, "KV_CACHE_PRECISION": precision}
     if threads is not None:
         hints["INFERENCE_NUM_THREADS"] = threads
     return core.compile_model(insert_attention(graph, info.layers), "CPU", hints)

@@ -106,7 +106,7 @@ def _failure(job: str, source: Path, refused: str | None, log: str) -> Draftproo
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = lines[-1] if lines else "the converter was killed (out of memory?)"
     what = "GGUF file" if job == "gguf" else "Hugging Face folder"
-    return CorruptModel(f"{source} can't be read as a {what}: {last[:300]}")
+    return CorruptModel(f"{source} can't be read as a {what}, get the model again: {last[:300]}")
 
 
 def resolve_weights(weights: str, source: ModelSource, backend: str) -> str:

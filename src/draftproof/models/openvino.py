@@ -51,7 +51,7 @@ class OpenVINOTarget:
     """A converted model (folder with graph.xml and attention.json), compiled, with its KV pages.
 
     kv_bytes: the memory budget of keys and values; scratch_pages of it are set aside for the branches of trees.
-    precision: "f32" or "bf16" arithmetic. threads: None leaves it to OpenVINO (all cores).
+    precision: "f32" or "bf16", of arithmetic and KV. threads: None leaves it to OpenVINO (all cores).
     """
 
     page_size = PAGE_SIZE
@@ -72,14 +72,15 @@ class OpenVINOTarget:
         self.weight_bytes = (folder / "graph.bin").stat().st_size
         self.numerics: Numerics = numerics
         self.min_rows = 2 if numerics == "invariant" else 1
-        total = kv_bytes // self.info.page_bytes
+        self._page_bytes = self.info.page_bytes(precision)
+        total = kv_bytes // self._page_bytes
         most = scratch_pages + -(-self.max_len // PAGE_SIZE) * 64  # no use for more: 64 sequences of full length
         total = min(total, most)
         self.num_pages = total - scratch_pages
         if self.num_pages < 2:
             raise InputError(
-                f"a KV budget of {kv_bytes} bytes holds {total} pages of {self.info.page_bytes} bytes; give at least "
-                f"{(scratch_pages + 4) * self.info.page_bytes} (--kv-memory)"
+                f"a KV budget of {kv_bytes} bytes holds {total} pages of {self._page_bytes} bytes; give at least "
+                f"{(scratch_pages + 4) * self._page_bytes} (--kv-memory)"
             )
         self._compiled = compile_graph(folder, self.info, precision, threads)
         self._ports = {next(iter(port.get_names())): port for port in self._compiled.inputs}
@@ -88,7 +89,10 @@ class OpenVINOTarget:
         self._forks = Forks(self, self._store, range(self.num_pages, total)) if scratch_pages else None
 
     def _allocate(self, num_pages: int) -> PagedStore:
-        """Keys and values of each layer, [pages, kv_heads, 32, dim] float32, handed to the graph once."""
+        """Keys and values of each layer, [pages, kv_heads, 32, dim], handed to the graph once.
+
+        NumPy shows bfloat16 memory as float16: rows are only copied, never computed with, so the bits are kept.
+        """
         sides: dict[str, list[Any]] = {"key": [], "value": []}
         for side, arrays in sides.items():
             for number, layer in enumerate(self.info.layers):
@@ -102,7 +106,7 @@ class OpenVINOTarget:
     @property
     def kv_bytes(self) -> int:
         """Bytes of all pages, scratch included."""
-        return self.info.page_bytes * int(self._store.keys[0].shape[0])
+        return self._page_bytes * int(self._store.keys[0].shape[0])
 
     @property
     def num_threads(self) -> int:
