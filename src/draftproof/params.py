@@ -5,7 +5,7 @@ Does not know: tokenizers (strings in bad words and stop are resolved by `LLM`),
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +27,7 @@ class SamplingParams:
         tokens only, subtracted from the logits.
     logit_bias: token id -> number added to the logit.
     bad_words: token id sequences (or strings, resolved by `LLM`) that must not be completed.
-    min_new_tokens: stop ids are forbidden, and stop strings not looked for, before this many tokens.
+    min_new_tokens: stop ids are forbidden, and stop strings not looked for, before this many tokens; the cap wins.
     max_new_tokens: None is "up to the context limit".
     stop_ids: ids that end the text, beside the model's own end-of-sequence ids (dropped by ignore_eos).
     stop: strings that end the text; the text is cut before them.
@@ -106,10 +106,14 @@ def _bias(value: object) -> bool:
     )
 
 
+def _ids(value: object) -> bool:
+    return isinstance(value, (Sequence, Set)) and not isinstance(value, str) and all(_integer(t, 0) for t in value)
+
+
 def _words(value: object) -> bool:
     if isinstance(value, str) or not isinstance(value, Sequence):
         return False
-    return all(len(w) > 0 and (_text(w) or (not isinstance(w, str) and all(_integer(t, 0) for t in w))) for w in value)
+    return all(_text(w) or (_ids(w) and len(w) > 0) for w in value)
 
 
 def _checks(p: SamplingParams) -> list[tuple[str, bool, str]]:
@@ -126,7 +130,7 @@ def _checks(p: SamplingParams) -> list[tuple[str, bool, str]]:
         ("bad_words", _words(p.bad_words), "a sequence of non-empty strings or token id sequences"),
         ("min_new_tokens", _integer(p.min_new_tokens, 0), "an integer >= 0"),
         ("max_new_tokens", p.max_new_tokens is None or _integer(p.max_new_tokens, 0), "None or an integer >= 0"),
-        ("stop_ids", all(_integer(t, 0) for t in p.stop_ids), "a sequence of token ids"),
+        ("stop_ids", _ids(p.stop_ids), "a sequence of token ids"),
         ("stop", _strings(p.stop), "a sequence of non-empty strings"),
         ("seed", p.seed is None or (_integer(p.seed, 0) and p.seed < 2**64), "None or an integer in [0, 2**64)"),
         ("logprobs", p.logprobs is None or _integer(p.logprobs, 0), "None or an integer >= 0"),

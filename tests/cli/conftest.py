@@ -38,6 +38,7 @@ class FakeLLM:
     error: str | None = None
     interrupt: bool = False
     drift: float = 0.0
+    numerics: str = "invariant"
     tokenizer: FakeTokenizer = field(default_factory=FakeTokenizer)
     asked: list[tuple[Any, SamplingParams]] = field(default_factory=list)
     arguments: argparse.Namespace | None = None
@@ -49,7 +50,7 @@ class FakeLLM:
             "model": "fake",
             "weights": "int8",
             "backend": "none",
-            "numerics": "invariant",
+            "numerics": self.numerics,
             "drafter": "suffix",
             "gamma": 4,
         }

@@ -37,10 +37,12 @@ def test_a_text_that_differs_is_exit_code_1(command: Command, fake: Any) -> None
     assert "run `draftproof doctor`" in ran.err
 
 
-def test_other_bits_below_the_same_text_are_said(command: Command, fake: Any) -> None:
-    fake.drift = 1e-9
+@pytest.mark.parametrize(("numerics", "code"), [("invariant", 1), ("fast", 0)])
+def test_other_bits_below_the_same_text_are_said(command: Command, fake: Any, numerics: str, code: int) -> None:
+    """Where invariant numerics are promised, other bits are a broken promise; under fast they are drift."""
+    fake.drift, fake.numerics = 1e-9, numerics
     ran = command("demo", "--json")
-    assert ran.code == 0
+    assert ran.code == code
     assert ran.json["identical"] is True
     assert [row["bits_equal"] for row in ran.json["results"]] == [False] * 6
 

@@ -47,7 +47,7 @@ def add_model_options(parser: argparse.ArgumentParser, *, drafter: str) -> None:
     group = parser.add_argument_group("model and engine")
     add = group.add_argument
     add("--model", default="demo", metavar="M", help="'demo', a Hugging Face folder or id, or a GGUF file (demo)")
-    add("--weights", default="auto", metavar="W", help="auto, float32, bfloat16, int8 or int4 (auto)")
+    add("--weights", default="auto", metavar="W", help="auto, float32, bfloat16 or int8; int4 is not there yet (auto)")
     add("--backend", default="auto", metavar="B", help="auto, openvino or torch (auto: openvino without a GPU)")
     add("--numerics", default="auto", metavar="N", help="auto, invariant (bit-identical at any width) or fast (auto)")
     drafters = "none, ngram, suffix, model, early_exit or fixed_tree"
@@ -75,7 +75,14 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     add("--presence-penalty", "subtract from the logits of tokens written", metavar="X")
     add("--frequency-penalty", "the same, times how often", metavar="X")
     add("--logit-bias", "add to one token's logit; repeatable", bias, action="append", metavar="ID=VALUE")
-    add("--bad-word", "a text that must not appear; repeatable", str, action="append", metavar="W", dest="bad_words")
+    add(
+        "--bad-word",
+        "a word whose own tokens are banned, alone and after a space; repeatable",
+        str,
+        action="append",
+        metavar="W",
+        dest="bad_words",
+    )
     add("--stop", "a text that ends the output; repeatable", str, action="append", metavar="S")
     add("--stop-id", "a token id that ends the output; repeatable", int, action="append", metavar="ID", dest="stop_ids")
     group.add_argument(

@@ -25,7 +25,7 @@ from draftproof.engine.options import EngineOptions
 from draftproof.engine.outputs import Output, StreamChunk
 from draftproof.engine.prompts import Prompt
 from draftproof.engine.score import last_row
-from draftproof.errors import EngineError, InvalidParams
+from draftproof.errors import EngineError, InvalidParams, InvalidPrompt
 from draftproof.protocols import Drafter
 from draftproof.types import FloatArray, Request, SamplingParams
 
@@ -118,13 +118,14 @@ class LLM:
         prompts: one prompt or a list. params: for all, or one for each. chat: True wraps strings into user messages.
         An invalid prompt or parameter is raised before any of them runs.
         """
-        many: list[Any] = [prompts] if prompting.is_single(prompts) else list(prompts)
+        many = prompting.as_list(prompts)
         each = self._params(params, len(many))
         with self._lock:
             requests = [self._request(prompt, p, chat) for prompt, p in zip(many, each, strict=True)]
             lives: list[_Live] = []
             try:
-                lives += [self._submit(request) for request in requests]
+                for request in requests:
+                    lives.append(self._submit(request))  # noqa: PERF401 - what was submitted must be known at once
                 while not all(live.collector.done for live in lives):
                     self._step()
             finally:
@@ -135,12 +136,16 @@ class LLM:
     def stream(
         self, prompt: Prompt, params: SamplingParams | None = None, *, chat: bool | None = None
     ) -> Iterator[StreamChunk]:
-        """One prompt's text as it comes; the last chunk carries the `Output`. Closing the iterator cancels."""
-        with self._lock:
-            live = self._submit(self._request(prompt, params or SamplingParams(), chat))
-        return self._chunks(live)
+        """One prompt's text as it comes; the last chunk carries the `Output`. Closing the iterator cancels.
 
-    def _chunks(self, live: _Live) -> Iterator[StreamChunk]:
+        What can't run is refused here; the request starts with the first chunk that is asked for.
+        """
+        with self._lock:
+            return self._chunks(self._request(prompt, params or SamplingParams(), chat))
+
+    def _chunks(self, request: Request) -> Iterator[StreamChunk]:
+        with self._lock:
+            live = self._submit(request)
         try:
             while True:
                 with self._lock:
@@ -158,8 +163,11 @@ class LLM:
         """float[V]: the target's logits that decide output token `position`, after prompt and token_ids[:position]."""
         with self._lock:
             built = self.built
+            if not 0 <= position <= len(token_ids):
+                raise InvalidPrompt(f"position must be in 0..{len(token_ids)}, got {position}")
             tokens = [*prompt_token_ids, *token_ids[:position]]
-            return last_row(built.engine.target, built.ledger, tokens)
+            ids = prompting.encode(tokens, built.tokenizer, built.engine.target.vocab_size, None)
+            return last_row(built.engine.target, built.ledger, ids.tolist())
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -168,6 +176,8 @@ class LLM:
             params = SamplingParams()
         if isinstance(params, SamplingParams):
             return [params] * count
+        if not isinstance(params, Sequence) or not all(isinstance(each, SamplingParams) for each in params):
+            raise InvalidParams("params must be a SamplingParams, or a list with one for each prompt")
         if len(params) != count:
             raise InvalidParams(f"{len(params)} sampling parameters for {count} prompts: give one, or one for each")
         return list(params)
@@ -179,7 +189,9 @@ class LLM:
         resolved = prompting.resolve(params, built.tokenizer, vocab_size)
         number, self._next_id = self._next_id, self._next_id + 1
         ends = frozenset(end for end in prompting.stop_ids(params, built.tokenizer) if end < vocab_size)
-        return Request(number, ids, resolved, ends, arrival=number)
+        request = Request(number, ids, resolved, ends, arrival=number)
+        built.engine.check(request)
+        return request
 
     def _submit(self, request: Request) -> _Live:
         built = self.built

@@ -14,6 +14,12 @@ from draftproof.models.load import BACKENDS
 from draftproof.protocols import Drafter
 
 
+def _within(value: object, low: int, high: int, *, optional: bool = False) -> bool:
+    if value is None:
+        return optional
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """What an engine is made of. None and "auto" mean the default that `LLM` documents."""
@@ -36,15 +42,17 @@ class EngineOptions:
         checks = [
             ("backend", self.backend in BACKENDS, f"one of {', '.join(BACKENDS)}"),
             ("numerics", self.numerics in ("auto", "invariant", "fast"), "one of auto, invariant, fast"),
-            ("gamma", self.gamma is None or self.gamma >= 0, "None or an integer >= 0"),
-            ("max_sequences", 1 <= self.max_sequences <= 256, "in 1..256"),
-            ("chunk_rows", 1 <= self.chunk_rows <= 8192, "in 1..8192"),
-            ("threads", self.threads is None or self.threads >= 1, "None or an integer >= 1"),
-            ("kv_memory", self.kv_memory is None or self.kv_memory > 0, "None or a number of bytes > 0"),
+            ("gamma", _within(self.gamma, 0, 1 << 20, optional=True), "None or an integer >= 0"),
+            ("max_sequences", _within(self.max_sequences, 1, 256), "an integer in 1..256"),
+            ("chunk_rows", _within(self.chunk_rows, 1, 8192), "an integer in 1..8192"),
+            ("threads", _within(self.threads, 1, 4096, optional=True), "None or an integer in 1..4096"),
+            ("kv_memory", _within(self.kv_memory, 1, 1 << 60, optional=True), "None or a number of bytes > 0"),
         ]
         for name, holds, must in checks:
             if not holds:
                 raise InvalidParams(f"{name} must be {must}, got {getattr(self, name)!r}")
+        if not isinstance(self.drafter, str) and not callable(getattr(self.drafter, "propose", None)):
+            raise UnknownDrafter(f"a drafter is a name or an object with `propose`, got {self.drafter!r}")
         if self.drafter == "scripted":
             raise UnknownDrafter("drafter 'scripted' is made in Python: pass a ScriptedDrafter object")
         if isinstance(self.drafter, str):

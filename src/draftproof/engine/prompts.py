@@ -8,7 +8,7 @@ Does not know: the engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,21 +22,27 @@ from draftproof.types import Ids, SamplingParams
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 
 
-def is_single(prompts: object) -> bool:
-    """True for one prompt, False for a list of prompts."""
-    if isinstance(prompts, str):
-        return True
-    if not isinstance(prompts, Sequence) or not prompts:
-        return False
-    return isinstance(prompts[0], (int, np.integer, Mapping))
+def as_list(prompts: Any) -> list[Any]:
+    """A list of prompts from one prompt or several (any iterable of them)."""
+    if isinstance(prompts, np.ndarray):
+        prompts = prompts.tolist()
+    if isinstance(prompts, (str, bytes, Mapping)) or not isinstance(prompts, Iterable):
+        return [prompts]
+    many = list(prompts)
+    single = not many or isinstance(many[0], (int, float, np.number, Mapping)) or many[0] is None
+    return [many] if single else many
 
 
 def encode(prompt: Any, tokenizer: Tokenizer, vocab_size: int, chat: bool | None) -> Ids:
     """int32[P] of a `Prompt` (arrays of ids too). chat: True makes a string a user message."""
     if isinstance(prompt, np.ndarray):
         prompt = prompt.tolist()
-    if not isinstance(prompt, (str, Sequence)) or not len(prompt):
+    if not isinstance(prompt, (str, Sequence)) or isinstance(prompt, bytes):
+        raise InvalidPrompt(f"a prompt must be a string, token ids or chat messages, got a {type(prompt).__name__}")
+    if not len(prompt):
         raise InvalidPrompt("the prompt is empty: give a text, token ids or chat messages")
+    if isinstance(prompt, str) and any("\ud800" <= char <= "\udfff" for char in prompt):
+        raise InvalidPrompt("the prompt is not valid Unicode text: it was not UTF-8 where it came from")
     if isinstance(prompt, str):
         ids = tokenizer.chat([{"role": "user", "content": prompt}]) if chat else tokenizer.encode(prompt)
     elif all(isinstance(part, Mapping) for part in prompt):
@@ -77,6 +83,7 @@ def resolve(params: SamplingParams, tokenizer: Tokenizer, vocab_size: int) -> Sa
 
 
 def stop_ids(params: SamplingParams, tokenizer: Tokenizer) -> frozenset[int]:
-    """Ids that end this request's text."""
+    """Ids that end this request's text: the model's, the request's, and stop strings that are special tokens."""
     own = frozenset() if params.ignore_eos else tokenizer.eos_ids
-    return own | frozenset(params.stop_ids)
+    marks = [ids[0] for ids in (tokenizer.encode(text, special=False) for text in params.stop) if len(ids) == 1]
+    return own | frozenset(params.stop_ids) | (frozenset(marks) & tokenizer.special_ids)

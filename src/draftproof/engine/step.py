@@ -27,6 +27,10 @@ from draftproof.types import EMPTY_DRAFT, Commit, Draft, Event, Plan, Request, S
 class _Scheduler(Scheduler, Protocol):
     max_len: int  # the context limit, or what the memory budget holds where that is less
 
+    def check(self, request: Request) -> None: ...
+
+    def abandon(self, plan: Plan) -> None: ...
+
     def drain(self) -> list[Event]: ...
 
     @property
@@ -44,6 +48,10 @@ class Engine:
         self.noise = noise
         self.meter = Meter()
 
+    def check(self, request: Request) -> None:
+        """Raises InputError for what `submit` would refuse."""
+        self.scheduler.check(request)
+
     def submit(self, request: Request) -> int:
         """Queues a request; returns its sequence number. Raises InputError for what can't run."""
         return self.scheduler.submit(request)
@@ -59,11 +67,22 @@ class Engine:
         return self.scheduler.has_work
 
     def step(self) -> list[Event]:
-        """One iteration over the batch; the events since the last one."""
+        """One iteration over the batch; the events since the last one.
+
+        A step that breaks off (Ctrl-C, a device that fails) leaves every sequence with its tokens; the next one
+        computes the lost rows again.
+        """
         begin = time.perf_counter()
         plan = self.scheduler.plan()
         if not plan.items:
             return self.scheduler.drain()
+        try:
+            return self._run(plan, begin)
+        except BaseException:
+            self.scheduler.abandon(plan)
+            raise
+
+    def _run(self, plan: Plan, begin: float) -> list[Event]:
         planned = time.perf_counter()
         drafts = self._propose(plan.items)
         drafted = time.perf_counter()

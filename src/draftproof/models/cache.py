@@ -12,6 +12,7 @@ Does not know: what is in an entry.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -86,10 +87,9 @@ class Cache:
         for manifest in sorted(self.dir.glob(f"*/{_MANIFEST}")):
             try:
                 meta = json.loads(manifest.read_text())
-                entry = CacheEntry(
-                    meta["name"], manifest.parent.name, _size(manifest.parent), meta["created"], manifest.parent
-                )
-            except (OSError, ValueError, KeyError):
+                name, created = str(meta["name"]), float(meta["created"])
+                entry = CacheEntry(name, manifest.parent.name, _size(manifest.parent), created, manifest.parent)
+            except (OSError, ValueError, KeyError, TypeError):
                 continue
             found.append(entry)
         return sorted(found, key=lambda entry: entry.created)
@@ -97,7 +97,10 @@ class Cache:
     def clear(self, name: str | None = None) -> int:
         """Removes all entries, or those whose model name or key is `name`; returns the bytes freed."""
         if name is None:
-            return self._clear_all()
+            try:
+                return self._clear_all()
+            except OSError as error:
+                raise InputError(self._unwritable(error)) from error
         chosen = [entry for entry in self.entries() if name in (entry.name, entry.key)]
         if not chosen:
             known = ", ".join(sorted({entry.name for entry in self.entries()})) or "nothing"
@@ -144,6 +147,8 @@ class Cache:
                 self._seal(work, name)
                 _remove(folder)
                 work.rename(folder)
+            except OSError as error:
+                raise InputError(self._unwritable(error)) from error
             finally:
                 shutil.rmtree(work, ignore_errors=True)
         return folder
@@ -159,10 +164,13 @@ class Cache:
             with tempfile.TemporaryFile(dir=self.dir):
                 pass
         except OSError as error:
-            raise InputError(
-                f"the cache folder {self.dir} can't be written ({error.strerror}); name another with --cache-dir or "
-                "DRAFTPROOF_CACHE_DIR"
-            ) from error
+            raise InputError(self._unwritable(error)) from error
+
+    def _unwritable(self, error: OSError) -> str:
+        return (
+            f"the cache folder {self.dir} can't be written ({error.strerror}): free some space there, or name another "
+            "with --cache-dir or DRAFTPROOF_CACHE_DIR"
+        )
 
     def _seal(self, work: Path, name: str) -> None:
         files = {
@@ -195,11 +203,13 @@ class Cache:
         return total.hexdigest()
 
     def _remember(self, memo_path: Path, memo: dict[str, str]) -> None:
-        self._writable()
-        handle, temporary = tempfile.mkstemp(dir=self.dir, prefix=".hashes-")
-        with os.fdopen(handle, "w") as file:
-            json.dump(memo, file)
-        os.replace(temporary, memo_path)
+        """A memo that can't be written is only a file read again."""
+        with contextlib.suppress(OSError):
+            self.dir.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.dir, prefix=".hashes-")
+            with os.fdopen(handle, "w") as file:
+                json.dump(memo, file)
+            os.replace(temporary, memo_path)
 
 
 def _sha256(path: Path) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,11 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from draftproof import errors
-from draftproof.errors import CorruptModel, DraftproofError, InvalidParams
+from draftproof.errors import CorruptModel, DraftproofError, InputError, InvalidParams
 from draftproof.models import folder as folders
 from draftproof.models.cache import Cache
 from draftproof.models.source import ModelSource
 
+_LEAST_FREE = 1 << 22  # bytes left on a disk that is as good as full
 FORMAT = 1  # of what is written; a change here makes all caches new
 WEIGHTS = ("auto", "float32", "bfloat16", "int8", "int4")
 BACKENDS = ("auto", "openvino", "torch")
@@ -81,7 +83,7 @@ class Loader:
             code = process.returncode
             if code:
                 log.seek(0)
-                raise _failure(job, source, refused, log.read())
+                raise _failure(job, source, refused, log.read(), shutil.disk_usage(out).free)
 
     def _follow(self, process: subprocess.Popen[str]) -> str | None:
         """Reports the child's stages until it ends; returns its refusal, if it made one."""
@@ -96,8 +98,10 @@ class Loader:
         return refused
 
 
-def _failure(job: str, source: Path, refused: str | None, log: str) -> DraftproofError:
+def _failure(job: str, source: Path, refused: str | None, log: str, free_bytes: int) -> DraftproofError:
     """The child's refusal as the exception it was, or what its last line says of a file that can't be read."""
+    if free_bytes < _LEAST_FREE or "No space left" in log:
+        return InputError("the disk of the cache folder is full: free some space there, or name another (--cache-dir)")
     if refused is not None:
         kind, _, message = refused.partition(": ")
         found = getattr(errors, kind, None)

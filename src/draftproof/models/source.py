@@ -84,6 +84,8 @@ def _hub(name: str) -> ModelSource | None:
 def resolve(name: str | Path) -> ModelSource:
     """The model a name stands for. Raises ModelNotFound or CorruptModel with a line that says how to mend it."""
     text = str(name)
+    if not text.strip():
+        raise ModelNotFound("the model's name is empty: give 'demo', a folder, or a GGUF file")
     if text == DEMO:
         return _gguf(DEMO, _demo_path())
     path = Path(text).expanduser()

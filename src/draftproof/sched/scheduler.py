@@ -21,8 +21,8 @@ from draftproof.errors import EngineError, InvalidPrompt, PromptTooLong
 from draftproof.kv.ledger import PageLedger
 from draftproof.sched.limits import Limits
 from draftproof.sched.policy import DraftPolicy
-from draftproof.sched.sequence import SequenceState
-from draftproof.types import Commit, Event, FinishReason, Plan, Request, Slots, StepItem
+from draftproof.sched.sequence import SequenceState, ended, event_of
+from draftproof.types import Commit, Event, Plan, Request, Slots, StepItem
 
 __all__ = ["BatchScheduler", "Limits"]
 
@@ -93,20 +93,21 @@ class BatchScheduler:
         """The state of a sequence that has not ended, to read. Raises KeyError for any other."""
         return self._sequences[seq]
 
-    def submit(self, request: Request) -> int:
-        """Queues a request, returns its sequence number.
-
-        Raises InvalidPrompt when the prompt is empty, PromptTooLong when no new token would have room.
-        """
+    def check(self, request: Request) -> None:
+        """Raises InvalidPrompt when the prompt is empty, PromptTooLong when no new token would have room."""
         length = len(request.prompt)
         if not length:
             raise InvalidPrompt("the prompt is empty: give at least one token")
         if length + 1 > self.max_len:
             raise PromptTooLong(self._too_long(length))
+
+    def submit(self, request: Request) -> int:
+        """Queues a request, returns its sequence number. Raises as `check` does."""
+        self.check(request)
         state = SequenceState(self._next_seq, request, self.max_len)
         self._next_seq += 1
         if state.room == 0:  # no new token was asked for
-            self._events.append(_ended(state, "length"))
+            self._events.append(ended(state, "length"))
             return state.seq
         self._sequences[state.seq] = state
         insort(self._waiting, state, key=_ORDER)
@@ -121,7 +122,14 @@ class BatchScheduler:
         state = self._sequences.get(seq)
         if state is not None:
             self._leave(state)
-            self._events.append(_ended(state, "cancelled"))
+            self._events.append(ended(state, "cancelled"))
+
+    def abandon(self, plan: Plan) -> None:
+        """A step that broke off: its sequences give back their pages and compute their rows again; tokens stay."""
+        for item in plan.items:
+            state = self._sequences.get(item.seq)
+            if state is not None and state.running:
+                self._evict(state)
 
     def drain(self) -> list[Event]:
         """Events that no step caused: cancelled requests, and those that asked for no token. Each is given once."""
@@ -156,7 +164,7 @@ class BatchScheduler:
             if commit.finish is not None:
                 self._leave(state)
             if commit.finish is not None or commit.verdict is not None:
-                events.append(_event(state, commit))
+                events.append(event_of(state, commit))
         return events
 
     def _budgets(self, decoding: list[SequenceState], prompts: list[SequenceState]) -> list[int]:
@@ -279,21 +287,3 @@ class BatchScheduler:
             f"{message}the memory budget holds {self._ledger.max_rows} tokens, the model's context limit is "
             f"{self._limits.max_len}; raise the memory budget or shorten the prompt"
         )
-
-
-def _event(state: SequenceState, commit: Commit) -> Event:
-    return Event(
-        request_id=state.request.id,
-        tokens=tuple(commit.tokens.tolist()),
-        finish=commit.finish,
-        logprobs=commit.logprobs,
-        num_accepted=commit.num_accepted,
-        num_drafted=commit.num_drafted,
-        num_tested=commit.num_tested,
-        decided=commit.verdict is not None,
-        error=commit.error,
-    )
-
-
-def _ended(state: SequenceState, finish: FinishReason) -> Event:
-    return Event(state.request.id, (), finish, decided=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from draftproof.types import FloatArray, Ids, Request
+from draftproof.types import Commit, Event, FinishReason, FloatArray, Ids, Request
 
 
 class SequenceState:
@@ -81,3 +81,23 @@ class SequenceState:
             self._buffer[: len(old)] = old
         self._buffer[self.num_tokens : end] = tokens
         self.num_tokens = end
+
+
+def event_of(state: SequenceState, commit: Commit) -> Event:
+    """What a stream sees of a commit."""
+    return Event(
+        request_id=state.request.id,
+        tokens=tuple(commit.tokens.tolist()),
+        finish=commit.finish,
+        logprobs=commit.logprobs,
+        num_accepted=commit.num_accepted,
+        num_drafted=commit.num_drafted,
+        num_tested=commit.num_tested,
+        decided=commit.verdict is not None,
+        error=commit.error,
+    )
+
+
+def ended(state: SequenceState, finish: FinishReason) -> Event:
+    """The end of a sequence that no step caused."""
+    return Event(state.request.id, (), finish, decided=False)
