@@ -58,7 +58,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="see it work: plain against speculative",
-        description="Three prompts, greedy and sampled, plain against speculative. Exit code 1 if texts or promised bits differ.",
+        description="Three prompts, greedy and sampled, plain against speculative. "
+        "Exit code 1 if texts or promised bits differ.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
