@@ -50,7 +50,8 @@ class Target(Protocol):
     vocab_size: int
     max_len: int  # context limit: most tokens of prompt and output together
     numerics: Numerics
-    min_rows: int  # rows each sequence must have in a step: 2 where a single row takes another kernel, else 1
+    min_rows: int  # rows to reserve for each sequence: 2 where a single row would take another kernel, else 1
+    packed_rows: int  # rows the packer must give each sequence: less than min_rows where the target pads inside
     page_size: int
     num_pages: int
 

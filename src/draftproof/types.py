@@ -153,6 +153,7 @@ class StepBatch:
     ancestors: tuple[
         NDArray[np.bool_] | None, ...
     ]  # B: None is causal; else bool[T, T], row i sees row j (i itself too)
+    wide: tuple[bool, ...] | None = None  # B: the rows are prompt rows, not later ones (never both); None: none are
 
 
 class Logits(Protocol):

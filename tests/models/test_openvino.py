@@ -134,6 +134,27 @@ def test_kept_branch_goes_on_as_if_fed_plainly(scratch_pages: int, graph_folder:
     assert (output.logits.row(0) == plain.feed([60, 61])[-1]).all()
 
 
+def test_prompt_rows_and_later_rows_have_the_same_bits_in_any_pieces(graph_folder: Any) -> None:
+    """A prompt of 33 tokens in any chunks, and what follows it fed again in any pieces."""
+    from draftproof.models.batch import Rows, flat_batch
+    from draftproof.types import Slots
+
+    text, table = np.arange(3, 60, dtype=np.int32), np.arange(4, dtype=np.int32)
+
+    def last(*cuts: int) -> np.ndarray:
+        """Logits after the whole text, fed in these pieces."""
+        target = _target(graph_folder("llama"))
+        for begin, end in zip((0, *cuts), (*cuts, len(text)), strict=True):
+            part = text[begin:end]
+            slots = Slots(table, begin, max(2, len(part)))
+            output = target.verify(flat_batch([Rows(part, len(part), slots, wide=begin < 33)], target.packed_rows))
+        return output.logits.row(0).copy()
+
+    whole = last(33, 40)
+    for cuts in ((33,), (32, 33), (1, 32, 33, 34), (10, 33, 34, 56), (33, 56), (31, 33), tuple(range(1, 57))):
+        assert (last(*cuts) == whole).all()
+
+
 def test_invariance_holds_and_a_broken_claim_is_caught(graph_folder: Any) -> None:
     folder = graph_folder("llama")
     findings = selfcheck.quick(_target(folder))

@@ -31,13 +31,15 @@ from draftproof.models.support import context_limit
 from draftproof.noise import PhiloxNoise
 from draftproof.protocols import Drafter, Target
 from draftproof.sched.limits import Limits
-from draftproof.sched.policy import NEARLY_FLAT, AdaptiveGamma, DraftPolicy, FixedGamma, cost_table
+from draftproof.sched.policy import AdaptiveGamma, DraftPolicy, FixedGamma, cost_table
 from draftproof.sched.scheduler import BatchScheduler
 from draftproof.text.tokenizer import Tokenizer
 from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
+# Milliseconds of a step over so many rows of one sequence: demo model, int8, 2 cores, rows after the prompt (`flat.py`).
+_STEP_COST = ((1, 11.0), (2, 11.2), (5, 13.3), (8, 15.9), (16, 21.5), (32, 30.9))
 _GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6}
 Report = Callable[[str], None]
 
@@ -150,7 +152,9 @@ class _Builder:
         import openvino
 
         threads = getattr(target, "num_threads", 0)
-        return "|".join([folder.name, self.weights, cpu_name(), openvino.__version__, str(threads)])
+        return "|".join(
+            [str(selfcheck.VERSION), folder.name, self.weights, cpu_name(), openvino.__version__, str(threads)]
+        )
 
     # -- the drafter ---------------------------------------------------------------------------------------------------
 
@@ -189,7 +193,7 @@ class _Builder:
             return FixedGamma(self.options.gamma)
         if name == "none":
             return FixedGamma(0)
-        cost = cost_table(NEARLY_FLAT)
+        cost = cost_table(_STEP_COST)
         return AdaptiveGamma(_GAMMA_MAX.get(name, 6), cost, self.draft_cost * cost(1), target.min_rows)
 
 

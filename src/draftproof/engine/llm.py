@@ -167,7 +167,7 @@ class LLM:
                 raise InvalidPrompt(f"position must be in 0..{len(token_ids)}, got {position}")
             tokens = [*prompt_token_ids, *token_ids[:position]]
             ids = prompting.encode(tokens, built.tokenizer, built.engine.target.vocab_size, None)
-            return last_row(built.engine.target, built.ledger, ids.tolist())
+            return last_row(built.engine.target, built.ledger, ids.tolist(), len(prompt_token_ids))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -19,9 +19,10 @@ from draftproof.types import Draft, Slots, StepBatch, StepItem
 def _rows(item: StepItem, draft: Draft, slots: Slots) -> Rows:
     kv_len = item.kv_len
     fed = item.tokens[kv_len : kv_len + item.feed]
+    wide = kv_len < item.prompt_len  # the scheduler never feeds prompt rows and later ones in one step
     if not len(draft):
-        return Rows(fed, item.feed, slots, None, item.decides)
-    return Rows(np.concatenate([fed, draft.tokens]), item.feed, slots, draft.parents, item.decides)
+        return Rows(fed, item.feed, slots, None, item.decides, wide)
+    return Rows(np.concatenate([fed, draft.tokens]), item.feed, slots, draft.parents, item.decides, wide)
 
 
 def pack(items: Sequence[StepItem], drafts: Sequence[Draft], slots: Sequence[Slots], min_rows: int) -> StepBatch:

@@ -86,7 +86,7 @@ class Engine:
         planned = time.perf_counter()
         drafts = self._propose(plan.items)
         drafted = time.perf_counter()
-        batch = pack(plan.items, drafts, plan.slots, self.target.min_rows)
+        batch = pack(plan.items, drafts, plan.slots, self.target.packed_rows)
         self.target.copy_pages([pair for slots in plan.slots for pair in slots.copies])
         packed = time.perf_counter()
         output = self.target.verify(batch)

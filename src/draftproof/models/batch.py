@@ -27,6 +27,7 @@ class Rows:
     slots: Slots
     parents: Ids | None = None  # [n] of the draft nodes as in `Draft.parents`; None is a chain
     wants_logits: bool = True  # of the root row and of each node
+    wide: bool = False  # all of them are prompt rows: computed together, where a target tells them from later rows
 
 
 def _tree_layout(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -81,4 +82,5 @@ def flat_batch(batch: Sequence[Rows], min_rows: int) -> StepBatch:
         logit_rows=np.concatenate(wanted) if wanted else np.zeros(0, np.int64),
         logit_offsets=np.array(logit_begins, np.int32),
         ancestors=tuple(masks),
+        wide=tuple(rows.wide for rows in batch),
     )

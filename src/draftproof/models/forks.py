@@ -125,14 +125,12 @@ class Forks:
         begins = [0]
         asked = set(batch.logit_rows.tolist())
         for run in group:
-            padding = max(0, self._target.min_rows - len(run.rows))
-            ids.append(np.pad(batch.input_ids[run.rows], (0, padding), mode="edge"))
-            place = batch.positions[run.rows]
-            places.append(np.concatenate([place, place[-1] + 1 + np.arange(padding)]))
+            ids.append(batch.input_ids[run.rows])
+            places.append(batch.positions[run.rows])
             here = [i for i, row in enumerate(run.rows.tolist()) if row in asked]
             wanted.append(np.array(here, np.int64) + begins[-1])
             rows.extend(int(run.rows[i]) for i in here)
-            begins.append(begins[-1] + len(run.rows) + padding)
+            begins.append(begins[-1] + len(run.rows))
         logit_rows = np.concatenate(wanted)
         return StepBatch(
             input_ids=np.concatenate(ids),
@@ -143,6 +141,7 @@ class Forks:
             logit_rows=logit_rows,
             logit_offsets=np.array([0, len(logit_rows)], np.int32),
             ancestors=(None,) * len(group),
+            wide=tuple(batch.wide is not None and batch.wide[run.seq] for run in group),
         ), rows
 
     def _bring_home(self, batch: StepBatch, group: Sequence[_Run], tables: Sequence[Ids]) -> None:

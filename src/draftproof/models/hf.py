@@ -90,7 +90,7 @@ class TorchTarget:
         check_supported(model.config, type(model))
         self.max_len = _resolve_max_len(model.config, max_len, num_pages * page_size)
         self.numerics, self.num_pages, self.page_size = numerics, num_pages, page_size
-        self.min_rows = 1
+        self.min_rows = self.packed_rows = 1
         self._model, self._device = model.eval(), model.device
         stock = _stock_logits(model)
         set_attention(model, NAME)

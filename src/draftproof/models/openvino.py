@@ -1,10 +1,9 @@
 """The CPU target: OpenVINO paged attention over our own pages, one flat ragged forward a step.
 
-Numerics. Under "invariant" a row's logits do not depend on what else is in the step, bit for bit, because three other
-kernels are never reached: a sequence with one row (the packer gives it two, `min_rows`), a step with one row (same),
-a vocabulary product of one row (padded here), and masked trees (each branch runs as a forked sequence, `forks.py`).
-`models/selfcheck.py` proves it on the machine and model at hand. Under "fast" rows are as narrow as they come and
-trees go as one masked sequence.
+Numerics. Under "invariant" a row's logits do not depend on what else is in the step, bit for bit: `flat.py` shows each
+row after the prompt to attention as a sequence of its own, prompt rows together, and never runs a product of one row;
+each branch of a tree runs as a forked sequence (`forks.py`). `selfcheck.py` proves it on the machine and model at hand.
+Under "fast" a lone row is not doubled, and trees go as one masked sequence.
 
 Rolling back is saying a smaller past length. Logits are views of OpenVINO's output memory: valid until the next step.
 
@@ -23,28 +22,11 @@ from numpy.typing import NDArray
 
 from draftproof.errors import InputError
 from draftproof.kv.pages import PagedStore
+from draftproof.models.flat import layout
 from draftproof.models.forks import Forks
 from draftproof.models.graph import PAGE_SIZE, GraphInfo, compile_graph, read_info
 from draftproof.rules.host import HostLogits
 from draftproof.types import Moves, Numerics, StepBatch, TargetOutput
-
-
-def _begins(sizes: Sequence[int]) -> NDArray[np.int32]:
-    out = np.zeros(len(sizes) + 1, np.int32)
-    np.cumsum(sizes, out=out[1:])
-    return out
-
-
-def _tree_bias(batch: StepBatch) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """The ancestor masks [T, T] of all sequences, row-major, one after another; empty where nothing branches."""
-    if all(mask is None for mask in batch.ancestors):
-        return np.zeros(0, np.uint8), np.zeros(0, np.int32)
-    widths = np.diff(batch.offsets).tolist()
-    masks = [
-        (np.tri(width, dtype=np.uint8) if mask is None else mask.astype(np.uint8)).ravel()
-        for mask, width in zip(batch.ancestors, widths, strict=True)
-    ]
-    return np.concatenate(masks), _begins([len(mask) for mask in masks])
 
 
 class OpenVINOTarget:
@@ -72,6 +54,7 @@ class OpenVINOTarget:
         self.weight_bytes = (folder / "graph.bin").stat().st_size
         self.numerics: Numerics = numerics
         self.min_rows = 2 if numerics == "invariant" else 1
+        self.packed_rows = 1
         self._page_bytes = self.info.page_bytes(precision)
         total = kv_bytes // self._page_bytes
         most = scratch_pages + -(-self.max_len // PAGE_SIZE) * 64  # no use for more: 64 sequences of full length
@@ -123,26 +106,7 @@ class OpenVINOTarget:
 
     def forward(self, batch: StepBatch) -> NDArray[np.float32]:
         """float32[n, V]: the wanted rows, as OpenVINO's own output memory."""
-        widths = np.diff(batch.offsets)
-        contexts = (batch.past_lens + widths).tolist()
-        tables = [table[: -(-length // PAGE_SIZE)] for table, length in zip(batch.tables, contexts, strict=True)]
-        wanted = batch.logit_rows
-        if len(wanted) < self.min_rows:  # a product of one row takes another kernel
-            wanted = np.resize(wanted, self.min_rows) if len(wanted) else np.arange(self.min_rows, dtype=np.int64)
-        bias, bias_begins = _tree_bias(batch)
-        feed: dict[str, NDArray[Any]] = {
-            "input_ids": batch.input_ids,
-            "position_ids": batch.positions,
-            "rows": wanted,
-            "past_lens": batch.past_lens,
-            "subsequence_begins": batch.offsets,
-            "block_indices": np.concatenate(tables),
-            "block_indices_begins": _begins([len(table) for table in tables]),
-            "max_context_len": np.array(max(contexts), np.int32),
-            "qq_bias": bias,
-            "qq_bias_begins": bias_begins,
-        }
-        for name, array in feed.items():
+        for name, array in layout(batch, doubled=self.min_rows > 1).items():
             self._request.set_tensor(self._ports[name], ov.Tensor(array))
         self._request.infer()
         logits: NDArray[np.float32] = self._request.get_output_tensor(0).data[: len(batch.logit_rows)]

@@ -23,6 +23,7 @@ from draftproof.protocols import Target
 from draftproof.types import Slots
 
 _SEED = 20230211
+VERSION = 2  # of the checks and of what they are made of: what was remembered of another one says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class _Probe:
 
     def run(self, rows: Sequence[Rows]) -> NDArray[np.floating]:
         """Logits of the first sequence's first row."""
-        return np.array(self.target.verify(flat_batch(rows, self.target.min_rows)).logits.row(0))
+        return np.array(self.target.verify(flat_batch(rows, self.target.packed_rows)).logits.row(0))
 
     def fill(self, seq: int, past: int, chunks: Sequence[int], text: int | None = None) -> NDArray[np.floating]:
         """Writes a text of `past` tokens in chunks; returns the logits of its last row."""
@@ -61,7 +62,7 @@ class _Probe:
         last: NDArray[np.floating] = np.zeros(0)
         for width in chunks:
             part = self.rows(seq, start, width, text)
-            rows = Rows(part.tokens, width, part.slots)
+            rows = Rows(part.tokens, width, part.slots, wide=True)
             last = self.run([rows])
             start += width
         assert start == past

@@ -83,7 +83,7 @@ class ToyTarget:
         self.vocab_size = vocab_size
         self.max_len = options.max_len
         self.numerics = options.numerics
-        self.min_rows = options.min_rows
+        self.min_rows = self.packed_rows = options.min_rows
         self.page_size = options.page_size
         self.num_pages = options.num_pages
         self.num_forwards = 0

@@ -5,8 +5,9 @@ further behind (a new prompt, or one that lost its pages) is fed in chunks from 
 admitted in order of arrival; when pages run out, look-ahead is given up first, then the youngest sequence gives back
 its pages and waits at the front of the line: its tokens stay, only its rows are computed again.
 
-Invariants: kv_len + pending == len(tokens), and pending == 1 after a decided round; a step has at most max_step_rows
-rows; every running sequence that is one token behind runs in every step; while there is work, a plan is never empty.
+Invariants: no step feeds a sequence prompt rows and later ones; kv_len + pending == len(tokens), and pending == 1
+after a decided round; a step has at most max_step_rows rows; every running sequence that is one token behind runs in
+every step; while there is work, a plan is never empty.
 
 Does not know: logits, laws, drafters, text, threads. One owner calls it; the ledger's commits happen before `apply`.
 """
@@ -209,7 +210,9 @@ class BatchScheduler:
         return max(0, budget)
 
     def _chunk(self, step: _Step, state: SequenceState) -> int:
-        return min(state.pending, self._limits.chunk_rows, step.rows_left)
+        """Rows to feed: prompt rows first, what was decided before the pages were lost in a step of its own."""
+        ahead = state.prompt_len - state.kv_len
+        return min(ahead if ahead > 0 else state.pending, self._limits.chunk_rows, step.rows_left)
 
     def _place(self, step: _Step, state: SequenceState, feed: int, budget: int) -> None:
         """Reserves the rows of one running sequence, at the cost of the youngest that has no rows in this step yet."""
