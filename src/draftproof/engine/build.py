@@ -38,7 +38,7 @@ from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
-# Milliseconds of a step over so many rows of one sequence: demo model, int8, 2 cores, rows after the prompt (`flat.py`).
+# Milliseconds of a step over so many later rows of one sequence: demo model, int8 weights, 2-core CPU.
 _STEP_COST = ((1, 11.0), (2, 11.2), (5, 13.3), (8, 15.9), (16, 21.5), (32, 30.9))
 _GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6}
 Report = Callable[[str], None]

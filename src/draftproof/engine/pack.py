@@ -1,7 +1,7 @@
 """Items and their drafts -> one flat batch for the target.
 
-Rows of one sequence: the fed tokens, then its draft nodes, then padding up to the target's `min_rows` (under invariant
-numerics a sequence never goes alone with one row, in plain decoding neither). Padding rows are never kept.
+Rows of one sequence: the fed tokens, then its draft nodes, then padding up to the target's `packed_rows`, never kept.
+Prompt rows are marked, since a target may compute them by another kernel than later rows.
 
 Does not know: laws, rules, what a token means.
 """

@@ -8,7 +8,8 @@ the single-row kernel is the faster one for the few rows of a draft.
 
 The two never share a step within one sequence: the kernel for several rows clears the rest of the last page it writes.
 
-Where numerics are invariant, a lone prompt row is doubled (the second is written behind it, never kept), and so is a lone row of a step or of the vocabulary product: products of one row take another kernel.
+Where numerics are invariant, a lone prompt row is doubled (the second is written behind it, never kept), and so is a
+lone row of a step or of the vocabulary product: products of one row take another kernel.
 
 Does not know: sequences, requests, which rows are kept.
 """
