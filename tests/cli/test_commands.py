@@ -130,4 +130,4 @@ def test_a_terminal_gets_a_table_and_a_pipe_plain_text(
     console.print_table(["a", "b", "c"], [["x", "yy", "1"]], title="a title")
     out = capsys.readouterr().out
     assert "a title" in out
-    assert "┃" in out
+    assert "─" in out

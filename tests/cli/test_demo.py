@@ -22,7 +22,7 @@ def test_ends_with_the_table(command: Command, fake: Any) -> None:
     assert ran.code == 0
     head, *rows = ran.out.splitlines()
     assert head.split() == [
-        "prompt", "mode", "plain", "speculative", "speed-up", "tokens/pass", "acceptance", "identical", "bits", "equal",
+        "prompt", "mode", "plain", "drafted", "speed-up", "tok/pass", "accepted", "same", "bits",
     ]  # fmt: skip
     assert [tuple(row.split()[:2]) for row in rows] == CASES
     assert rows[0].split()[2:] == ["20.0", "40.0", "2.00x", "2.50", "75", "%", "yes", "yes"]

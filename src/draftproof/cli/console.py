@@ -76,10 +76,11 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], title: str =
             )
             print("  ".join(cells).rstrip())
         return
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title or None, title_justify="left")
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for index, name in enumerate(head):
         table.add_column(name, justify="left" if index < 2 else "right")
     for row in rows:

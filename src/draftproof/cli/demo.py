@@ -29,7 +29,7 @@ _EPILOG = """examples:
   draftproof demo --max-new-tokens 48 --drafter ngram
   draftproof demo --model ./my-model --weights float32 --json
 """
-_HEAD = ("prompt", "mode", "plain", "speculative", "speed-up", "tokens/pass", "acceptance", "identical", "bits equal")
+_HEAD = ("prompt", "mode", "plain", "drafted", "speed-up", "tok/pass", "accepted", "same", "bits")  # 80 columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _report(info: dict[str, Any], results: Sequence[Result]) -> None:
             ]
         )
     title = f"{info['model']}, {info['weights']} weights, {info['backend']}, {info['numerics']} numerics"
-    print_table(_HEAD, rows, title=f"{title}, drafter {info['drafter']} (plain and speculative in tokens/s)")
+    print_table(_HEAD, rows, title=f"{title}, drafter {info['drafter']} (plain and drafted in tokens/s)")
     if not all(result.identical for result in results):
         note("some text differs from plain decoding: run `draftproof doctor` on this machine")
 
