@@ -166,16 +166,15 @@ class _Builder:
         if not DRAFTERS[name].needs_model:
             return make(name)
         source, layers = self._draft_source()
-        if source.kind == "folder":  # known before a minute of conversion
-            self._pair(tokenizer, Tokenizer.from_folder(source.path))
+        other = _early_tokenizer(source) if source is not self.source else None  # the target itself needs no pairing
+        if other is not None:
+            _pair(tokenizer, other)
         draft_target, folder = self.target(source, layers, "drafter")
         self.draft_cost = _relative_cost(draft_target, target)
-        self._pair(tokenizer, Tokenizer.from_folder(folder))
+        if other is None and source is not self.source:
+            _pair(tokenizer, Tokenizer.from_folder(folder))
         ledger = PageLedger(draft_target.num_pages, draft_target.page_size)
         return make(name, target=draft_target, ledger=ledger, vocab_size=target.vocab_size)
-
-    def _pair(self, ours: Tokenizer, other: Tokenizer) -> None:
-        check_pairing(ours.vocabulary(), other.vocabulary(), ours.eos_ids, other.eos_ids)
 
     def _draft_source(self) -> tuple[ModelSource, int | None]:
         """The draft model, or the target itself and how many of its layers; a third of them by default."""
@@ -197,6 +196,15 @@ class _Builder:
         return AdaptiveGamma(_GAMMA_MAX.get(name, 6), cost, self.draft_cost * cost(1), target.min_rows)
 
 
+def _early_tokenizer(source: ModelSource) -> Tokenizer | None:
+    """A folder's own tokenizer: a fault or a bad pair is said before a minute of conversion. None for a GGUF."""
+    return Tokenizer.from_folder(source.path) if source.kind == "folder" else None
+
+
+def _pair(ours: Tokenizer, other: Tokenizer) -> None:
+    check_pairing(ours.vocabulary(), other.vocabulary(), ours.eos_ids, other.eos_ids)
+
+
 def _relative_cost(draft: Target, target: Target) -> float:
     """One draft step in target steps, by bytes of weights read: deterministic, so that draft lengths are too."""
     ours, theirs = getattr(draft, "weight_bytes", None), getattr(target, "weight_bytes", None)
@@ -207,10 +215,9 @@ def build(options: EngineOptions, report: Report) -> Built:
     """Everything together. Raises InputError for what can't be built, NumericsError where a promise does not hold."""
     begin = time.perf_counter()
     builder = _Builder(options, report)
-    if builder.source.kind == "folder":
-        Tokenizer.from_folder(builder.source.path)  # a fault in it is said before a minute of conversion
+    early = _early_tokenizer(builder.source)
     target, folder = builder.target(builder.source, None, "target")
-    tokenizer = Tokenizer.from_folder(folder)
+    tokenizer = early or Tokenizer.from_folder(folder)
     target = builder.checked(target, folder)
     drafter = builder.drafter(target, tokenizer)
     ledger = PageLedger(target.num_pages, target.page_size)

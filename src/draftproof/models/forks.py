@@ -27,7 +27,6 @@ from draftproof.types import Ids, Moves, StepBatch, TargetOutput
 
 class _Forward(Protocol):
     page_size: int
-    min_rows: int
 
     def forward(self, batch: StepBatch) -> NDArray[np.float32]: ...
 
@@ -78,8 +77,7 @@ class Forks:
                 runs.append(_Run(seq, np.arange(first, last), 0))
                 continue
             for branch in _branches(mask):
-                rows = max(len(branch), self._target.min_rows)
-                runs.append(_Run(seq, branch + first, -(-(past % size + rows) // size)))
+                runs.append(_Run(seq, branch + first, -(-(past % size + len(branch)) // size)))
         return runs
 
     def _groups(self, batch: StepBatch) -> list[list[_Run]]:
