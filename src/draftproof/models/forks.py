@@ -76,8 +76,9 @@ class Forks:
             if mask is None:
                 runs.append(_Run(seq, np.arange(first, last), 0))
                 continue
-            for branch in _branches(mask):
-                runs.append(_Run(seq, branch + first, -(-(past % size + len(branch)) // size)))
+            runs.extend(
+                _Run(seq, branch + first, -(-(past % size + len(branch)) // size)) for branch in _branches(mask)
+            )
         return runs
 
     def _groups(self, batch: StepBatch) -> list[list[_Run]]:
