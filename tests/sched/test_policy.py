@@ -1,12 +1,14 @@
 """Draft lengths: what is learned, what it costs, and that only a sequence's own committed past counts."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from draftproof.errors import InvalidParams
-from draftproof.sched.policy import NEARLY_FLAT, AdaptiveGamma, FixedGamma, cost_table
+from draftproof.sched.policy import NEARLY_FLAT, AdaptiveGamma, Ask, FixedGamma, cost_table
 from draftproof.types import EMPTY_IDS, Commit, SamplingParams, Verdict
 
 PARAMS = SamplingParams(seed=0)
@@ -18,12 +20,17 @@ def outcome(seq, drafted, accepted):
     return Commit(seq, EMPTY_IDS, range(1), None, Verdict((), 0, "bonus", tested), drafted, tested, accepted)
 
 
+def one(policy, seq=0, most=99):
+    """The budget of a sequence alone in its step."""
+    return policy.budgets([Ask(seq, PARAMS, most)])[0]
+
+
 def play(policy, alpha, rounds, seed=0, seq=0):
     """Rounds in which each draft token is accepted with chance alpha; returns the gammas."""
     rng = np.random.default_rng(seed)
     gammas = []
     for _ in range(rounds):
-        gamma = policy.budget(seq, PARAMS)
+        gamma = one(policy, seq)
         accepted = 0
         while accepted < gamma and rng.random() < alpha:
             accepted += 1
@@ -36,7 +43,7 @@ def test_fixed_gamma_is_fixed():
     policy = FixedGamma(3)
     policy.observe([outcome(0, 3, 0)])
     policy.forget(0)
-    assert policy.budget(0, PARAMS) == 3
+    assert one(policy) == 3
     with pytest.raises(InvalidParams, match="gamma"):
         FixedGamma(-1)
 
@@ -68,8 +75,8 @@ def test_the_row_that_pads_a_plain_step_is_free_to_draft_in():
 
 
 def test_it_starts_optimistic():
-    assert AdaptiveGamma(8).budget(0, PARAMS) == 8
-    assert AdaptiveGamma(0).budget(0, PARAMS) == 0
+    assert one(AdaptiveGamma(8)) == 8
+    assert one(AdaptiveGamma(0)) == 0
 
 
 @pytest.mark.parametrize(("alpha", "low", "high"), [(1.0, 8, 8), (0.6, 1, 6), (0.0, 0, 0.5)])
@@ -105,7 +112,7 @@ def speed(policy, alphas, seed):
     rng = np.random.default_rng(seed)
     tokens = time = 0.0
     for alpha in alphas:
-        gamma = policy.budget(0, PARAMS)
+        gamma = one(policy)
         accepted = 0
         while accepted < gamma and rng.random() < alpha:
             accepted += 1
@@ -136,7 +143,7 @@ def test_bursts_are_followed():
 def test_positions_are_judged_one_by_one():
     policy, gammas = AdaptiveGamma(8), []
     for _ in range(200):  # always two accepted, the third refused
-        gammas.append(policy.budget(0, PARAMS))
+        gammas.append(one(policy))
         policy.observe([outcome(0, gammas[-1], min(gammas[-1], 2))])
     assert set(gammas[50:]) <= {2, 3, 4}  # a place that is not tried is forgotten, and tried again
     assert gammas[50:].count(2) > 0
@@ -145,7 +152,7 @@ def test_positions_are_judged_one_by_one():
 def test_rounds_without_drafts_teach_nothing_while_guessing_is_on():
     policy = AdaptiveGamma(8)
     policy.observe([outcome(0, 0, 0)] * 50)  # a drafter that found nothing to propose
-    assert policy.budget(0, PARAMS) == 8
+    assert one(policy) == 8
 
 
 def test_chunks_and_failures_are_no_rounds():
@@ -159,7 +166,7 @@ def test_forgotten_sequences_start_anew_and_leave_nothing():
     play(policy, 0.0, 40)
     policy.forget(0)
     policy.forget(0)
-    assert policy.budget(0, PARAMS) == 8
+    assert one(policy) == 8
     assert not policy._records
 
 
@@ -173,11 +180,104 @@ def test_only_the_own_past_counts(own, others):
         commit = outcome(0, drafted, min(drafted, accepted))
         alone.observe([commit])
         crowded.observe([*(outcome(seq, d, min(d, a)) for seq, d, a in others), commit])
-        crowded.budget(1, PARAMS)
-        assert 0 <= alone.budget(0, PARAMS) == crowded.budget(0, PARAMS) <= 5
+        one(crowded, 1)
+        assert 0 <= one(alone) == one(crowded) <= 5
 
 
 @pytest.mark.parametrize("arguments", [(-1,), (4, None, -1.0), (4, None, 0.0, 0), (4, lambda rows: 0.0)])
 def test_bad_arguments_are_refused(arguments):
     with pytest.raises(InvalidParams):
         AdaptiveGamma(*arguments)
+
+
+# -- a batch ----------------------------------------------------------------------------------------------------------
+
+
+def taught(policy, alphas, rounds=60):
+    """Sequences 0, 1, ... of these acceptances, each taught alone."""
+    for seq, alpha in enumerate(alphas):
+        play(policy, alpha, rounds, seed=seq, seq=seq)
+    return policy
+
+
+def asks(policy, num_sequences, most=8, params=PARAMS):
+    return policy.budgets([Ask(seq, params, most) for seq in range(num_sequences)])
+
+
+def goodput(policy, gammas, cost, draft_cost=0.0):
+    """Expected tokens per unit of time of a step with these draft lengths."""
+    reach = [policy._records[seq].reach for seq in range(len(gammas))]
+    tokens = len(gammas) + sum(float(chances[:gamma].sum()) for chances, gamma in zip(reach, gammas, strict=True))
+    scale = cost(len(gammas)) / cost(1)
+    return tokens / (cost(len(gammas) + sum(gammas)) + max(gammas) * draft_cost * scale)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_batch_gets_the_lengths_with_most_tokens_per_time(seed):
+    rng = np.random.default_rng(seed)
+    points = np.cumsum(rng.uniform(0.2, 2.0, 12)) + 5
+    cost = cost_table([(rows + 1, float(time)) for rows, time in enumerate(points)])
+    policy = taught(AdaptiveGamma(3, cost), rng.uniform(0, 1, 3))
+    every = itertools.product(range(4), repeat=3)
+    assert goodput(policy, asks(policy, 3), cost) == pytest.approx(max(goodput(policy, each, cost) for each in every))
+
+
+def test_a_batch_shrinks_smoothly_to_nothing_under_load():
+    cost = cost_table([(1, 10.0), (257, 266.0)])  # the tenth of a step a row
+    policy = AdaptiveGamma(8, cost)
+    for seq in range(64):
+        play(policy, 0.6, 60, seed=1, seq=seq)  # all alike
+    totals = [sum(asks(policy, num)) / num for num in (1, 2, 4, 8, 16, 32, 64)]
+    assert totals[0] >= 1.0
+    assert totals == sorted(totals, reverse=True)
+    assert max(a - b for a, b in itertools.pairwise(totals)) <= 1  # no cliff
+    assert totals[-1] < 0.5
+
+
+def test_the_likeliest_drafts_of_a_batch_come_first():
+    policy = taught(AdaptiveGamma(8, cost_table([(1, 10.0), (257, 266.0)])), [0.95, 0.1, 0.95, 0.1])
+    good, bad, also_good, also_bad = asks(policy, 4)
+    assert min(good, also_good) > max(bad, also_bad)
+
+
+def test_what_could_not_be_used_is_not_asked_for():
+    assert asks(AdaptiveGamma(8), 3, most=2) == [2, 2, 2]
+    assert asks(AdaptiveGamma(8), 3, most=0) == [0, 0, 0]
+    assert AdaptiveGamma(8).budgets([]) == []
+    assert one(FixedGamma(3), most=1) == 1
+
+
+def test_a_draft_step_is_paid_once_a_level_of_the_batch():
+    policy = taught(AdaptiveGamma(4, cost_table([(1, 10.0), (9, 10.0)]), draft_cost=9.0), [0.6, 0.6])
+    assert one(policy) == 0  # 0.6 of a token is not worth 0.9 of a step
+    flat = AdaptiveGamma(4, lambda rows: 10.0, draft_cost=3.0)
+    assert asks(flat, 2) == [one(flat)] * 2 == [3, 3]  # paid per token, a second sequence would stop earlier
+
+
+@given(gamma_max=st.integers(0, 5), others=st.lists(st.floats(0, 1), max_size=5), outcomes=st.lists(st.integers(0, 5)))
+def test_where_a_length_changes_the_text_batch_mates_change_no_length(gamma_max, others, outcomes):
+    """Rule reject keys its numbers by round and node: another length would be another text."""
+    params = SamplingParams(seed=0, temperature=0.7, rule="reject")
+    policy, alone = AdaptiveGamma(gamma_max), AdaptiveGamma(gamma_max)
+    for each in (policy, alone):
+        each.observe([outcome(9, gamma_max, min(gamma_max, accepted)) for accepted in outcomes])
+    taught(policy, others, 5)
+    crowd = policy.budgets([*(Ask(seq, PARAMS, 8) for seq in range(len(others))), Ask(9, params, 8)])
+    assert crowd[-1] == alone.budgets([Ask(9, params, 8)])[0]
+
+
+def test_asking_twice_gives_the_same_answer():
+    policy = taught(AdaptiveGamma(8), [0.0, 0.3, 0.9])
+    assert asks(policy, 3) == asks(policy, 3)
+
+
+def test_tries_under_load_become_rare():
+    """Guessing would pay alone but not in this crowd: the waits still double."""
+    policy, tries = AdaptiveGamma(8, cost_table([(1, 10.0), (257, 1000.0)])), []
+    taught(policy, [0.3] * 32, 30)
+    for _ in range(200):
+        gammas = asks(policy, 32)
+        tries.append(sum(gammas))
+        policy.observe([outcome(seq, gamma, 0) for seq, gamma in enumerate(gammas)])
+    assert sum(tries[:50]) > sum(tries[-50:])
+    assert sum(tries[-100:]) <= 32 * 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,22 @@ from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
-# Milliseconds of a step over so many later rows of one sequence: demo model, int8 weights, 2-core CPU.
-_STEP_COST = ((1, 11.0), (2, 11.2), (5, 13.3), (8, 15.9), (16, 21.5), (32, 30.9))
+# Milliseconds of a step over so many later rows, and of each further sequence: demo model, int8 weights, 2-core CPU.
+_STEP_COST = ((1, 9.0), (2, 9.2), (3, 10.0), (5, 11.6), (9, 14.3), (17, 19.9), (33, 29.7), (72, 62.5))
+_SEQUENCE_COST = 0.35
 _GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6}
 Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DraftModel:
+    """The second model of a drafter; num_layers None is all of them."""
+
+    target: Target
+    ledger: PageLedger
+    source: ModelSource
+    num_layers: int | None
+    folder: Path  # as of `Built`
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,8 @@ class Built:
     tokenizer: Tokenizer
     ledger: PageLedger
     info: dict[str, Any]
+    folder: Path | None = None  # the target's files as it was loaded: configuration, tokenizer, graph
+    draft: DraftModel | None = None
 
 
 def _has_cuda() -> bool:
@@ -73,17 +87,19 @@ class _Builder:
         if self.backend == "auto":
             self.backend = "torch" if _has_cuda() else "openvino"
         self._module: Any = None  # the target's own, on the torch backend
+        self.draft_numerics = "fast"  # drafts are judged, not trusted: their last bit is free
+        self.draft: DraftModel | None = None  # of the drafter made last
         self.draft_cost = 0.0  # of one draft token, in plain decoding steps
         self.weights = resolve_weights(options.weights, self.source, self.backend)
 
     # -- one model as a target -----------------------------------------------------------------------------------------
 
     def target(self, source: ModelSource, num_layers: int | None, role: str) -> tuple[Target, Path]:
-        """A target and the folder its tokenizer lies in. role: "target" or "drafter" (fast, with less memory)."""
+        """A target and the folder its tokenizer lies in. role: "target" or "drafter" (with less memory)."""
         kv_bytes = self.options.kv_memory or DEFAULT_KV_BYTES
         numerics = self.options.numerics
         if role == "drafter":
-            kv_bytes, numerics = kv_bytes // 2, "fast"  # drafts are judged, not trusted: their last bit is free
+            kv_bytes, numerics = kv_bytes // 2, self.draft_numerics
         if self.backend == "torch":
             return self._torch_target(source, num_layers, kv_bytes, numerics)
         from draftproof.models.openvino import OpenVINOTarget  # the other backend must not need it
@@ -159,7 +175,8 @@ class _Builder:
     # -- the drafter ---------------------------------------------------------------------------------------------------
 
     def drafter(self, target: Target, tokenizer: Tokenizer) -> Drafter:
-        """The drafter by name, its model loaded and paired where it has one. Sets `draft_cost`."""
+        """The drafter by name, its model loaded and paired where it has one. Sets `draft` and `draft_cost`."""
+        self.draft, self.draft_cost = None, 0.0
         name = self.options.drafter
         if not isinstance(name, str):
             return name
@@ -174,6 +191,7 @@ class _Builder:
         if other is None and source is not self.source:
             _pair(tokenizer, Tokenizer.from_folder(folder))
         ledger = PageLedger(draft_target.num_pages, draft_target.page_size)
+        self.draft = DraftModel(draft_target, ledger, source, layers, folder)
         return make(name, target=draft_target, ledger=ledger, vocab_size=target.vocab_size)
 
     def _draft_source(self) -> tuple[ModelSource, int | None]:
@@ -193,7 +211,7 @@ class _Builder:
         if name == "none":
             return FixedGamma(0)
         cost = cost_table(_STEP_COST)
-        return AdaptiveGamma(_GAMMA_MAX.get(name, 6), cost, self.draft_cost * cost(1), target.min_rows)
+        return AdaptiveGamma(_GAMMA_MAX.get(name, 6), cost, self.draft_cost * cost(1), target.min_rows, _SEQUENCE_COST)
 
 
 def _early_tokenizer(source: ModelSource) -> Tokenizer | None:
@@ -213,34 +231,61 @@ def _relative_cost(draft: Target, target: Target) -> float:
 
 def build(options: EngineOptions, report: Report) -> Built:
     """Everything together. Raises InputError for what can't be built, NumericsError where a promise does not hold."""
+    return build_each([options], report)[0]
+
+
+def build_each(options: Sequence[EngineOptions], report: Report, *, exact_drafts: bool = False) -> list[Built]:
+    """An engine for each of several drafters over one target and one ledger; they take turns.
+
+    options: alike but for what concerns the drafter. An engine may step only while the others hold no sequence.
+    exact_drafts: draft models have the target's numerics, so that drafts do not depend on batch mates either.
+    Raises as `build` does.
+    """
     begin = time.perf_counter()
-    builder = _Builder(options, report)
+    trees = [each for each in options if each.drafter == "fixed_tree"]
+    builder = _Builder([*trees, *options][0], report)
     early = _early_tokenizer(builder.source)
     target, folder = builder.target(builder.source, None, "target")
     tokenizer = early or Tokenizer.from_folder(folder)
     target = builder.checked(target, folder)
-    drafter = builder.drafter(target, tokenizer)
     ledger = PageLedger(target.num_pages, target.page_size)
-    limits = Limits(
+    if exact_drafts:
+        builder.draft_numerics = target.numerics
+    built = []
+    for each in options:
+        builder.options = each
+        drafter = builder.drafter(target, tokenizer)
+        scheduler = BatchScheduler(ledger, _limits(each, target), builder.policy(target))
+        engine = Engine(target, drafter, scheduler, ledger, PhiloxNoise())
+        info = _info(builder, engine, scheduler.max_len) | {"load_s": time.perf_counter() - begin}
+        built.append(Built(engine, tokenizer, ledger, info, folder, builder.draft))
+    return built
+
+
+def _limits(options: EngineOptions, target: Target) -> Limits:
+    """A draft length that was asked for is never cut for want of rows."""
+    sequences, least = options.max_sequences, target.min_rows
+    rows = options.chunk_rows + sequences * (least + options.gamma) if options.gamma is not None else 0
+    return Limits(
         max_len=target.max_len,
-        max_sequences=options.max_sequences,
-        max_step_rows=max(512, options.max_sequences * 20, options.chunk_rows),
+        max_sequences=sequences,
+        max_step_rows=max(512, sequences * 20, options.chunk_rows, rows),
         chunk_rows=options.chunk_rows,
-        min_rows=target.min_rows,
+        min_rows=least,
     )
-    scheduler = BatchScheduler(ledger, limits, builder.policy(target))
-    engine = Engine(target, drafter, scheduler, ledger, PhiloxNoise())
-    info = {
+
+
+def _info(builder: _Builder, engine: Engine, max_len: int) -> dict[str, Any]:
+    target, gamma = engine.target, builder.options.gamma
+    return {
         "model": builder.source.name,
         "weights": builder.weights,
         "backend": builder.backend,
         "numerics": target.numerics,
-        "drafter": drafter.name,
-        "gamma": "adaptive" if options.gamma is None and drafter.name != "none" else options.gamma or 0,
+        "drafter": engine.drafter.name,
+        "gamma": "adaptive" if gamma is None and engine.drafter.name != "none" else gamma or 0,
         "threads": getattr(target, "num_threads", None),
         "kv_bytes": getattr(target, "kv_bytes", None),
         "kv_tokens": target.num_pages * target.page_size,
-        "max_len": scheduler.max_len,
-        "load_s": time.perf_counter() - begin,
+        "max_len": max_len,
     }
-    return Built(engine, tokenizer, ledger, info)

@@ -35,6 +35,7 @@ from transformers.utils import logging
 
 from draftproof.errors import DraftproofError, UnsupportedModel
 from draftproof.models import folder as folders
+from draftproof.models.fuse import fuse_siblings
 from draftproof.models.module import load_module
 from draftproof.models.proof import prove, stock_logits
 from draftproof.models.support import context_limit
@@ -148,6 +149,7 @@ def build_graph(model: Any) -> tuple[Any, list[dict[str, Any]]]:
     for port, name in zip(graph.inputs, ("input_ids", "position_ids", "rows"), strict=True):
         port.get_tensor().set_names({name})
     graph.outputs[0].get_tensor().set_names({"logits"})
+    fuse_siblings(graph)
     return graph, layers
 
 

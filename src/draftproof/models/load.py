@@ -28,7 +28,7 @@ from draftproof.models.cache import Cache
 from draftproof.models.source import ModelSource
 
 _LEAST_FREE = 1 << 22  # bytes left on a disk that is as good as full
-FORMAT = 1  # of what is written; a change here makes all caches new
+FORMAT = 2  # of what is written; a change here makes all caches new
 WEIGHTS = ("auto", "float32", "bfloat16", "int8", "int4")
 BACKENDS = ("auto", "openvino", "torch")
 Report = Callable[[str], None]

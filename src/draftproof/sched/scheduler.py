@@ -21,7 +21,7 @@ from operator import attrgetter
 from draftproof.errors import EngineError, InvalidPrompt, PromptTooLong
 from draftproof.kv.ledger import PageLedger
 from draftproof.sched.limits import Limits
-from draftproof.sched.policy import DraftPolicy
+from draftproof.sched.policy import Ask, DraftPolicy
 from draftproof.sched.sequence import SequenceState, ended, event_of
 from draftproof.types import Commit, Event, Plan, Request, Slots, StepItem
 
@@ -182,7 +182,8 @@ class BatchScheduler:
         if prompts or joining:
             spare = max(0, spare - max(limits.chunk_rows, limits.min_rows))
         cap = limits.min_rows - 1 + spare // len(decoding)
-        budgets = [min(cap, self._budget(state)) for state in decoding]
+        asks = [Ask(state.seq, state.request.params, min(cap, self._most(state))) for state in decoding]
+        budgets = self._policy.budgets(asks)
         none = [0] * len(decoding)
         pages = self._ledger.free_pages - self._promised(prompts)
         left = pages - self._promised(joining)
@@ -195,19 +196,16 @@ class BatchScheduler:
         needed, least = self._ledger.pages_needed, self._limits.min_rows
         return sum(needed(state.seq, max(1 + budget, least)) for state, budget in zip(decoding, budgets, strict=True))
 
-    def _budget(self, state: SequenceState) -> int:
-        """Most draft tokens of one sequence that is one token behind.
+    def _most(self, state: SequenceState) -> int:
+        """Most draft tokens that could serve one sequence that is one token behind.
 
         None before the first token, which comes no later than in plain decoding; and never one that could not reach
         the text (B30, B31): a round of n drafts emits up to n + 1 tokens.
         """
         if state.num_tokens == state.prompt_len:
             return 0
-        params = state.request.params
-        budget = min(self._policy.budget(state.seq, params), state.room - 1)
-        if params.max_draft_tokens is not None:
-            budget = min(budget, params.max_draft_tokens)
-        return max(0, budget)
+        cap = state.request.params.max_draft_tokens
+        return max(0, state.room - 1 if cap is None else min(cap, state.room - 1))
 
     def _chunk(self, step: _Step, state: SequenceState) -> int:
         """Rows to feed: prompt rows first, what was decided before the pages were lost in a step of its own."""
