@@ -27,9 +27,9 @@ GREEDY = SamplingParams(max_new_tokens=24, logprobs=0)
 DRAFTERS = {
     "ngram": {},
     "suffix": {},
-    "early_exit": {"exit_layer": 4},
+    "early_exit": {"exit_layer": 4, "gamma": 3},  # an early exit pays nowhere: left to itself it would not draft
     "model": {"draft_model": "demo"},
-    "fixed_tree": {"exit_layer": 4},
+    "fixed_tree": {"exit_layer": 4, "gamma": 5},
 }
 
 
