@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -250,3 +251,22 @@ def test_bfloat16_runs_on_the_cpu_and_speculation_changes_nothing_it_should_not(
     if plain.info["numerics"] == "invariant":
         drafted = llm_of(weights="bfloat16", numerics=numerics, drafter="ngram").generate(PROMPTS[:3], params)
         assert [output.token_ids for output in drafted] == [output.token_ids for output in outputs]
+
+
+def test_draft_lengths_can_be_chosen_by_measured_costs(folder, tmp_path):
+    """Where a row costs as much as a step nothing is guessed; the text stays."""
+    points = [{"sequences": 1, "rows": n, "context": 64, "ms": 10.0 * n} for n in (1, 9)]
+    drafts = [{"sequences": 1, "tokens": 1, "context": 64, "ms": 50.0}]
+    costs = tmp_path / "cost.json"
+    costs.write_text(json.dumps({"format": 1, "target": points, "drafters": {"ngram": drafts}}))
+    params = SamplingParams(max_new_tokens=40, ignore_eos=True)
+    texts = []
+    for options in ({"drafter": "none"}, {"drafter": "ngram", "cost_file": costs}):
+        with LLM(folder, cache_dir=tmp_path, **options) as llm:
+            texts.append(llm.generate("abcabcabcabc", params)[0].token_ids)
+            assert llm.built.engine.meter.drafted <= 3  # a try now and then
+    assert texts[0] == texts[1]
+    for content, match in (("{", "can't be read as a cost file"), ('{"format": 1}', "no cost file")):
+        costs.write_text(content)
+        with pytest.raises(InputError, match=match):
+            LLM(folder, drafter="ngram", cost_file=costs, cache_dir=tmp_path)

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draftproof.errors import InvalidParams
-from draftproof.sched.policy import NEARLY_FLAT, AdaptiveGamma, Ask, FixedGamma, cost_table
+from draftproof.errors import InputError, InvalidParams
+from draftproof.planner.cost import CostCurve
+from draftproof.sched.adaptive import AdaptiveGamma
+from draftproof.sched.policy import NEARLY_FLAT, Ask, FixedGamma, cost_table
 from draftproof.types import EMPTY_IDS, Commit, SamplingParams, Verdict
 
 PARAMS = SamplingParams(seed=0)
+ALONE = SamplingParams(seed=0, temperature=0.7, rule="reject")  # another draft length would be another text
 
 
 def outcome(seq, drafted, accepted):
@@ -20,17 +23,17 @@ def outcome(seq, drafted, accepted):
     return Commit(seq, EMPTY_IDS, range(1), None, Verdict((), 0, "bonus", tested), drafted, tested, accepted)
 
 
-def one(policy, seq=0, most=99):
+def one(policy, seq=0, most=99, params=PARAMS, bucket="default"):
     """The budget of a sequence alone in its step."""
-    return policy.budgets([Ask(seq, PARAMS, most)])[0]
+    return policy.budgets([Ask(seq, params, most, bucket)])[0]
 
 
-def play(policy, alpha, rounds, seed=0, seq=0):
+def play(policy, alpha, rounds, seed=0, seq=0, params=PARAMS, bucket="default"):
     """Rounds in which each draft token is accepted with chance alpha; returns the gammas."""
     rng = np.random.default_rng(seed)
     gammas = []
     for _ in range(rounds):
-        gamma = one(policy, seq)
+        gamma = one(policy, seq, 99, params, bucket)
         accepted = 0
         while accepted < gamma and rng.random() < alpha:
             accepted += 1
@@ -163,25 +166,66 @@ def test_chunks_and_failures_are_no_rounds():
 
 def test_forgotten_sequences_start_anew_and_leave_nothing():
     policy = AdaptiveGamma(8)
-    play(policy, 0.0, 40)
+    play(policy, 0.0, 40, params=ALONE)
     policy.forget(0)
     policy.forget(0)
-    assert one(policy) == 8
     assert not policy._records
+    assert one(policy, params=ALONE) == 8
 
 
 @given(
     own=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30),
     others=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 5), st.integers(0, 5)), max_size=30),
 )
-def test_only_the_own_past_counts(own, others):
+def test_where_a_length_changes_the_text_only_the_own_past_counts(own, others):
     alone, crowded = AdaptiveGamma(5), AdaptiveGamma(5)
+    crowd = [Ask(seq, PARAMS, 9) for seq in (1, 2, 3)]
+    crowded.budgets(crowd)
+    crowded.observe([outcome(seq, drafted, min(drafted, accepted)) for seq, drafted, accepted in others])
     for drafted, accepted in own:
         commit = outcome(0, drafted, min(drafted, accepted))
+        assert 0 <= one(alone, params=ALONE) == crowded.budgets([*crowd, Ask(0, ALONE, 9)])[-1] <= 5
         alone.observe([commit])
         crowded.observe([*(outcome(seq, d, min(d, a)) for seq, d, a in others), commit])
-        one(crowded, 1)
-        assert 0 <= one(alone) == one(crowded) <= 5
+    assert one(alone, params=ALONE) == crowded.budgets([*crowd, Ask(0, ALONE, 9)])[-1]
+
+
+def test_a_new_sequence_is_taken_for_one_of_its_bucket():
+    policy = AdaptiveGamma(8)
+    for seq in range(4):
+        play(policy, 0.05, 40, seq=seq, seed=seq, bucket="chat")
+        play(policy, 0.95, 40, seq=10 + seq, seed=seq, bucket="edit")
+    assert one(policy, 20, bucket="chat") <= 1
+    assert one(policy, 21, bucket="edit") == 8
+    assert one(policy, 22, bucket="new") == 8
+    assert one(policy, 23, bucket="chat", params=ALONE) == 8  # it may not learn from others
+
+
+def test_buckets_are_bounded_and_the_least_used_goes_first():
+    policy = AdaptiveGamma(2)
+    for number in range(300):
+        play(policy, 0.0, 3, seq=number, bucket=f"b{number}")
+        play(policy, 0.0, 1, seq=1000, bucket="steady")
+        policy.forget(number)
+    assert len(policy._buckets._sums) == 256
+    assert "b0" not in policy._buckets._sums
+    assert {"b299", "steady"} <= set(policy._buckets._sums)
+
+
+def test_measured_costs_decide_as_the_same_constants_do():
+    points = [
+        {"sequences": b, "rows": n, "context": 64, "ms": 8.0 + 0.7 * b * n + 0.3 * b} for b in (1, 8) for n in (1, 9)
+    ]
+    drafts = [{"sequences": b, "tokens": n, "context": 64, "ms": 0.0} for b in (1, 8) for n in (1, 8)]
+    curve = CostCurve.from_json({"format": 1, "target": points, "drafters": {"d": drafts}})
+    table = cost_table([(1, 9.0), (73, 9.0 + 72 * 0.7)])
+    measured, constant = AdaptiveGamma.measured(8, curve, "d"), AdaptiveGamma(8, table, sequence_cost=0.3)
+    for policy in (measured, constant):
+        taught(policy, [0.9, 0.5, 0.1, 0.7])
+    for num in (1, 2, 4):
+        assert asks(measured, num) == asks(constant, num)
+    with pytest.raises(InputError, match="no cost of the drafter"):
+        AdaptiveGamma.measured(8, curve, "other")
 
 
 @pytest.mark.parametrize("arguments", [(-1,), (4, None, -1.0), (4, None, 0.0, 0), (4, lambda rows: 0.0)])
@@ -260,6 +304,7 @@ def test_where_a_length_changes_the_text_batch_mates_change_no_length(gamma_max,
     params = SamplingParams(seed=0, temperature=0.7, rule="reject")
     policy, alone = AdaptiveGamma(gamma_max), AdaptiveGamma(gamma_max)
     for each in (policy, alone):
+        one(each, 9, params=params)
         each.observe([outcome(9, gamma_max, min(gamma_max, accepted)) for accepted in outcomes])
     taught(policy, others, 5)
     crowd = policy.budgets([*(Ask(seq, PARAMS, 8) for seq in range(len(others))), Ask(9, params, 8)])

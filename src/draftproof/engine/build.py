@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.drafters import DRAFTERS, make
+from draftproof.engine.cost_file import read_cost
 from draftproof.engine.machine import cpu_name, read_memo, write_memo
 from draftproof.engine.options import EngineOptions
 from draftproof.engine.step import Engine
@@ -31,7 +32,8 @@ from draftproof.models.support import context_limit
 from draftproof.noise import PhiloxNoise
 from draftproof.protocols import Drafter, Target
 from draftproof.sched.limits import Limits
-from draftproof.sched.policy import AdaptiveGamma, DraftPolicy, FixedGamma, cost_table
+from draftproof.sched.adaptive import AdaptiveGamma
+from draftproof.sched.policy import DraftPolicy, FixedGamma, cost_table
 from draftproof.sched.scheduler import BatchScheduler
 from draftproof.text.tokenizer import Tokenizer
 from draftproof.types import Numerics
@@ -66,6 +68,8 @@ class Built:
     info: dict[str, Any]
     folder: Path | None = None  # the target's files as it was loaded: configuration, tokenizer, graph
     draft: DraftModel | None = None
+    limits: Limits | None = None  # with `policy`: what the engine's scheduler was made of
+    policy: DraftPolicy | None = None
 
 
 def _has_cuda() -> bool:
@@ -83,6 +87,7 @@ class _Builder:
         self.report = report
         self.loader = Loader(Cache(options.cache_dir), report)
         self.source = resolve(options.model)
+        self.curve = None if options.cost_file is None else read_cost(Path(options.cost_file))
         self.backend = options.backend
         if self.backend == "auto":
             self.backend = "torch" if _has_cuda() else "openvino"
@@ -210,8 +215,11 @@ class _Builder:
             return FixedGamma(self.options.gamma)
         if name == "none":
             return FixedGamma(0)
+        most = _GAMMA_MAX.get(name, 6)
+        if self.curve is not None:
+            return AdaptiveGamma.measured(most, self.curve, name)
         cost = cost_table(_STEP_COST)
-        return AdaptiveGamma(_GAMMA_MAX.get(name, 6), cost, self.draft_cost * cost(1), target.min_rows, _SEQUENCE_COST)
+        return AdaptiveGamma(most, cost, self.draft_cost * cost(1), target.min_rows, _SEQUENCE_COST)
 
 
 def _early_tokenizer(source: ModelSource) -> Tokenizer | None:
@@ -255,10 +263,11 @@ def build_each(options: Sequence[EngineOptions], report: Report, *, exact_drafts
     for each in options:
         builder.options = each
         drafter = builder.drafter(target, tokenizer)
-        scheduler = BatchScheduler(ledger, _limits(each, target), builder.policy(target))
+        limits, policy = _limits(each, target), builder.policy(target)
+        scheduler = BatchScheduler(ledger, limits, policy)
         engine = Engine(target, drafter, scheduler, ledger, PhiloxNoise())
         info = _info(builder, engine, scheduler.max_len) | {"load_s": time.perf_counter() - begin}
-        built.append(Built(engine, tokenizer, ledger, info, folder, builder.draft))
+        built.append(Built(engine, tokenizer, ledger, info, folder, builder.draft, limits, policy))
     return built
 
 

@@ -52,6 +52,7 @@ class LLM:
     kv_memory: bytes of keys and values (default 1 GiB; a drafter with a model gets half as much again).
     max_sequences: most sequences running at once; more wait. chunk_rows: most tokens of a prompt fed in one step.
     threads: of the model's kernels; None is all cores.
+    cost_file: what `draftproof cost` measured on this device; draft lengths are chosen by it (default: a small CPU's).
     progress: called with one line at each stage of loading.
 
     Raises InputError (ModelNotFound, CorruptModel, UnsupportedModel, PairingError, UnknownDrafter, InvalidParams).

@@ -37,6 +37,7 @@ class EngineOptions:
     chunk_rows: int = 256
     threads: int | None = None
     cache_dir: str | Path | None = None
+    cost_file: str | Path | None = None
 
     def __post_init__(self) -> None:
         checks = [

@@ -182,7 +182,7 @@ class BatchScheduler:
         if prompts or joining:
             spare = max(0, spare - max(limits.chunk_rows, limits.min_rows))
         cap = limits.min_rows - 1 + spare // len(decoding)
-        asks = [Ask(state.seq, state.request.params, min(cap, self._most(state))) for state in decoding]
+        asks = [self._ask(state, cap) for state in decoding]
         budgets = self._policy.budgets(asks)
         none = [0] * len(decoding)
         pages = self._ledger.free_pages - self._promised(prompts)
@@ -196,16 +196,18 @@ class BatchScheduler:
         needed, least = self._ledger.pages_needed, self._limits.min_rows
         return sum(needed(state.seq, max(1 + budget, least)) for state, budget in zip(decoding, budgets, strict=True))
 
-    def _most(self, state: SequenceState) -> int:
-        """Most draft tokens that could serve one sequence that is one token behind.
+    def _ask(self, state: SequenceState, most: int) -> Ask:
+        """What to ask the policy for one sequence that is one token behind.
 
-        None before the first token, which comes no later than in plain decoding; and never one that could not reach
-        the text (B30, B31): a round of n drafts emits up to n + 1 tokens.
+        No draft before the first token, which comes no later than in plain decoding; and never one that could not
+        reach the text (B30, B31): a round of n drafts emits up to n + 1 tokens.
         """
+        request = state.request
+        cap = request.params.max_draft_tokens
         if state.num_tokens == state.prompt_len:
-            return 0
-        cap = state.request.params.max_draft_tokens
-        return max(0, state.room - 1 if cap is None else min(cap, state.room - 1))
+            most = 0
+        most = min(most, state.room - 1, most if cap is None else cap)
+        return Ask(state.seq, request.params, max(0, most), request.bucket)
 
     def _chunk(self, step: _Step, state: SequenceState) -> int:
         """Rows to feed: prompt rows first, what was decided before the pages were lost in a step of its own."""
