@@ -18,7 +18,10 @@ from draftproof.types import SamplingParams
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
-ENGINE_OPTIONS = ("draft_model", "exit_layer", "gamma", "weights", "backend", "numerics", "kv_memory", "threads")
+ENGINE_OPTIONS = (
+    *("draft_model", "exit_layer", "gamma", "cost_file"),
+    *("weights", "backend", "numerics", "kv_memory", "threads"),
+)
 
 
 def memory(text: str) -> int:
@@ -42,25 +45,31 @@ def bias(text: str) -> tuple[int, float]:
         raise argparse.ArgumentTypeError(f"{text!r} must be ID=VALUE, like 42=-5 or 42=-inf") from None
 
 
-def add_model_options(parser: argparse.ArgumentParser, *, drafter: str) -> None:
-    """The target model, how it runs, and the drafter (with this default)."""
+def add_model_options(parser: argparse.ArgumentParser, *, drafter: str | None) -> None:
+    """The target model, how it runs, and the drafter (with this default; None leaves the drafter's options out)."""
     group = parser.add_argument_group("model and engine")
     add = group.add_argument
     add("--model", default="demo", metavar="M", help="'demo', a Hugging Face folder or id, or a GGUF file (demo)")
     add("--weights", default="auto", metavar="W", help="auto, float32, bfloat16 or int8; int4 is not there yet (auto)")
     add("--backend", default="auto", metavar="B", help="auto, openvino or torch (auto: openvino without a GPU)")
     add("--numerics", default="auto", metavar="N", help="auto, invariant (bit-identical at any width) or fast (auto)")
-    drafters = "none, ngram, suffix, model, early_exit or fixed_tree"
-    add("--drafter", default=drafter, metavar="D", help=f"{drafters} ({drafter})")
-    add("--draft-model", metavar="M", help="the second model of the drafters model and fixed_tree")
-    add("--exit-layer", type=int, metavar="K", help="layers that early_exit drafts with (a third of the target's)")
-    add("--gamma", type=int, metavar="N", help="draft length (adapted to what is accepted)")
+    if drafter is not None:
+        drafters = "none, ngram, suffix, model, early_exit or fixed_tree"
+        add("--drafter", default=drafter, metavar="D", help=f"{drafters} ({drafter})")
+        add("--draft-model", metavar="M", help="the second model of the drafters model and fixed_tree")
+        add("--exit-layer", type=int, metavar="K", help="layers that early_exit drafts with (a third of the target's)")
+        add("--gamma", type=int, metavar="N", help="draft length (adapted to what is accepted)")
+        add(
+            "--cost-file",
+            metavar="FILE",
+            help="costs of this device, from `draftproof cost`, to choose draft lengths by",
+        )
     add("--kv-memory", type=memory, metavar="SIZE", help="memory for keys and values, like 512MiB (1GiB)")
     add("--threads", type=int, metavar="N", help="threads of the model's kernels (all cores)")
     add("--cache-dir", metavar="DIR", help="where converted models are kept (the user's cache folder)")
 
 
-def add_sampling_options(parser: argparse.ArgumentParser) -> None:
+def add_sampling_options(parser: argparse.ArgumentParser, *, logprobs: bool = True) -> None:
     """Everything `SamplingParams` takes; what is not given keeps the library's default."""
     group = parser.add_argument_group("sampling")
 
@@ -92,7 +101,8 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     add("--max-new-tokens", "write at most N tokens (128)", int, metavar="N")
     add("--seed", "the same seed gives the same tokens (a fresh one)", int, metavar="N")
     add("--rule", "auto, reject, follow or coupled (auto: follow at temperature 0, else coupled)", str, metavar="R")
-    add("--logprobs", "report each token's log-probability and the N likeliest (with --json)", int, metavar="N")
+    if logprobs:
+        add("--logprobs", "report each token's log-probability and the N likeliest (with --json)", int, metavar="N")
 
 
 def sampling_params(args: argparse.Namespace) -> SamplingParams:

@@ -103,7 +103,7 @@ class OwnCache:
 
     def forward(self, parts: Sequence[Rows]) -> TargetOutput:
         """One flat forward of the drafter's model."""
-        return self._target.verify(flat_batch(parts, self._target.min_rows))
+        return self._target.verify(flat_batch(parts, self._target.packed_rows))
 
     def observe(self, commit: Commit) -> None:
         """Gives back at once what a decided round made untrue; the next `open` would find it out as well."""

@@ -1,0 +1,75 @@
+"""SGLang: `python3 -m sglang.launch_server --model-path MODEL --speculative-algorithm ...`.
+
+Names and limits read in sglang 0.5.23, srt/arg_groups/fields/spec.py and speculative_hook.py. `num-draft-tokens` counts
+the last committed token too, so gamma drafts are gamma + 1. NGRAM keeps one trie of n-grams for all requests; with a
+breadth of 1 it drafts chains. Lengths by load or acceptance (`--speculative-adaptive`) exist for EAGLE only.
+
+Does not know: plans, files.
+"""
+
+from __future__ import annotations
+
+from draftproof.export.exported import Engine, Exported, common_notes, lost, plain, summary
+from draftproof.export.policy import NGRAM_MAX, Candidate, Policy, tiers_of
+
+ENGINE = Engine("SGLang", "0.5.23", frozenset({"ngram", "suffix", "model"}), by_load=frozenset())
+_TRIE_DEPTH = 18  # SGLang's default: tokens matched and drafted together
+
+_ALGORITHMS = {"ngram": "NGRAM", "suffix": "NGRAM", "model": "STANDALONE"}
+
+
+def export(policy: Policy) -> Exported:
+    """The policy as flags of the server."""
+    words = ("python3", "-m", "sglang.launch_server", "--model-path", policy.model)
+    chosen = policy.best(ENGINE.kinds, ENGINE.by_load)
+    if chosen is None:
+        return plain(policy, ENGINE, words)
+    flags = _flags(chosen)
+    return Exported(
+        engine=ENGINE,
+        enabled=True,
+        summary=summary(policy, ENGINE, chosen),
+        config={name.removeprefix("--"): int(value) if value.isdigit() else value for name, value in flags},
+        words=words,
+        options=tuple(flags),
+        file_option=None,
+        not_expressed=(*lost(policy, ENGINE, chosen), *_peculiar(policy, chosen)),
+        notes=(*common_notes(policy), *_notes(chosen)),
+    )
+
+
+def _flags(chosen: Candidate) -> list[tuple[str, str]]:
+    gamma = tiers_of(chosen, ENGINE.by_load)[0].gamma
+    flags = [("--speculative-algorithm", _ALGORITHMS[chosen.kind])]
+    if chosen.kind == "model":
+        flags += [
+            ("--speculative-draft-model-path", str(chosen.model)),
+            ("--speculative-num-steps", str(gamma)),
+            ("--speculative-eagle-topk", "1"),
+        ]
+    else:
+        flags.append(("--speculative-ngram-max-bfs-breadth", "1"))
+        if gamma + NGRAM_MAX > _TRIE_DEPTH:
+            flags.append(("--speculative-ngram-max-trie-depth", str(gamma + NGRAM_MAX)))
+    return [*flags, ("--speculative-num-draft-tokens", str(gamma + 1))]
+
+
+def _peculiar(policy: Policy, chosen: Candidate) -> list[str]:
+    if chosen.kind == "suffix":
+        return [
+            "the suffix automaton: NGRAM is the nearest, its matches are shorter and its drafts as long as they get"
+        ]
+    if chosen.kind == "ngram":
+        return [f"matches of at most {NGRAM_MAX} tokens of the same request: NGRAM matches more, and in past requests"]
+    if policy.temperature > 0 and policy.rule != "follow":
+        return ["drafts drawn from the draft's law: STANDALONE takes its likeliest token, so acceptance will differ"]
+    return []
+
+
+def _notes(chosen: Candidate) -> list[str]:
+    notes = ["the server takes at most 48 running requests with speculation unless --max-running-requests says more"]
+    if chosen.kind == "model":
+        notes.append("STANDALONE can't be used with --enable-dp-attention")
+    else:
+        notes.append("NGRAM switches mixed chunked prefill off, and can't be used with --enable-dp-attention")
+    return notes

@@ -1,0 +1,31 @@
+"""A file appears whole or not at all.
+
+Does not know: what is written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from draftproof.errors import InputError
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes beside, brings to the disk, renames: a reader sees the old file or the new one, also after a power cut.
+
+    Raises InputError where that is impossible; then nothing changed.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = "the disk is full: free some space and try again" if full else (error.strerror or str(error))
+        raise InputError(f"can't write {path}: {why}") from error

@@ -1,0 +1,48 @@
+"""Questions in SQL to a measured run: its token rows and texts as two tables, in DuckDB over the Parquet parts.
+
+    tokens   one row a decided token and drafter: drafter, prompt, bucket, pos, token, round, depth, outcome, drafted,
+             offered, keep[], accept[]
+    prompts  one row a text: prompt, line, bucket, drafter, prompt_tokens, completion_tokens, finish, rounds
+
+Invariant: the run's files are read, never written; nothing else on the machine can be reached from the SQL.
+Does not know: what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from draftproof.errors import InputError
+from draftproof.measure.read import read_info
+
+TABLES = {"tokens": "parts", "prompts": "prompts"}
+
+
+def query(folder: Path, sql: str) -> tuple[list[str], list[Sequence[Any]]]:
+    """(column names, rows). Raises InputError for what is no run, for SQL that does not run, and without DuckDB."""
+    try:
+        import duckdb  # an optional dependency
+    except ImportError:
+        raise InputError("queries need DuckDB: pip install 'draftproof[measure]'") from None
+    read_info(folder)
+    with duckdb.connect(":memory:") as connection:
+        try:
+            for name, part in TABLES.items():
+                files = sorted(str(path) for path in (folder / part).glob("part-*.parquet"))
+                if not files:
+                    raise InputError(f"{folder} has no rows yet: let `draftproof measure` go on")
+                connection.read_parquet(files).to_table(name)
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+            found = connection.execute(sql)
+            return [column[0] for column in found.description or []], [_plain(row) for row in found.fetchall()]
+        except duckdb.Error as error:
+            raise InputError(f"the query failed: {' '.join(str(error).split())}") from None
+
+
+def _plain(row: Sequence[Any]) -> list[Any]:
+    """Decimals (what SQL makes of 0.5) as floats."""
+    return [float(value) if isinstance(value, Decimal) else value for value in row]
