@@ -31,14 +31,15 @@ from draftproof.models.source import ModelSource, resolve
 from draftproof.models.support import context_limit
 from draftproof.noise import PhiloxNoise
 from draftproof.protocols import Drafter, Target
-from draftproof.sched.limits import Limits
 from draftproof.sched.adaptive import AdaptiveGamma
+from draftproof.sched.limits import Limits
 from draftproof.sched.policy import DraftPolicy, FixedGamma, cost_table
 from draftproof.sched.scheduler import BatchScheduler
 from draftproof.text.tokenizer import Tokenizer
 from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
+_LANE_BYTES = 1 << 29  # of weights in further compiled copies
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
 # Milliseconds of a step over so many later rows, and of each further sequence: demo model, int8 weights, 2-core CPU.
 _STEP_COST = ((1, 9.0), (2, 9.2), (3, 10.0), (5, 11.6), (9, 14.3), (17, 19.9), (33, 29.7), (72, 62.5))
@@ -120,8 +121,15 @@ class _Builder:
             precision="bf16" if self.weights == "bfloat16" else "f32",
             threads=self.options.threads,
             scratch_pages=_SCRATCH_PAGES if trees else 0,
+            lanes=self._lanes(folder),
         )
         return target, folder
+
+    def _lanes(self, folder: Path) -> int:
+        """Compiled copies: one more for each width of step that is kept ready, as far as its weights are small."""
+        if self.options.drafter == "none":
+            return 1  # steps of plain decoding hardly change their width
+        return 1 + min(2, _LANE_BYTES // (folder / "graph.bin").stat().st_size)
 
     def _torch_target(
         self, source: ModelSource, num_layers: int | None, kv_bytes: int, numerics: str

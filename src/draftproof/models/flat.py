@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from draftproof.models.graph import PAGE_SIZE
 from draftproof.types import Ids, StepBatch
 
+_PAGES = 32
+
 
 def layout(batch: StepBatch, doubled: bool) -> dict[str, NDArray[Any]]:
     """Inputs by name. doubled: no product and no prompt chunk of one row (invariant numerics)."""
@@ -46,6 +48,27 @@ def layout(batch: StepBatch, doubled: bool) -> dict[str, NDArray[Any]]:
         **_attention(parts.past, parts.widths, parts.tables),
         "qq_bias": np.zeros(0, np.uint8),
         "qq_bias_begins": np.zeros(0, np.int32),
+    }
+
+
+def padded(inputs: dict[str, NDArray[Any]], num_rows: int, page: int) -> dict[str, NDArray[Any]]:
+    """The inputs with rows added that nobody reads, each a sequence of one token that writes to `page`.
+
+    Logits are asked for num_rows rows, and page numbers come in a multiple of `_PAGES`: the same shapes step for step.
+    """
+    extra = num_rows - len(inputs["input_ids"])
+    past, begins = inputs["past_lens"], inputs["subsequence_begins"]
+    pages, ends = inputs["block_indices"], inputs["block_indices_begins"]
+    more = np.arange(1, extra + 1, dtype=np.int32)
+    spare = -(len(pages) + extra) % _PAGES  # page numbers behind the last sequence's are not looked at
+    return inputs | {
+        "input_ids": np.pad(inputs["input_ids"], (0, extra)),
+        "position_ids": np.pad(inputs["position_ids"], (0, extra)),
+        "rows": np.pad(inputs["rows"], (0, num_rows - len(inputs["rows"]))),
+        "past_lens": np.pad(past, (0, extra)),
+        "subsequence_begins": np.concatenate([begins, begins[-1] + more]),
+        "block_indices": np.concatenate([pages, np.full(extra + spare, page, np.int32)]),
+        "block_indices_begins": np.concatenate([ends, ends[-1] + more]),
     }
 
 

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from draftproof.errors import InputError
 from draftproof.kv.pages import PagedStore
-from draftproof.models.flat import layout
+from draftproof.models.flat import layout, padded
 from draftproof.models.forks import Forks
 from draftproof.models.graph import PAGE_SIZE, GraphInfo, compile_graph, read_info
+from draftproof.models.lanes import Lanes
 from draftproof.rules.host import HostLogits
 from draftproof.types import Moves, Numerics, StepBatch, TargetOutput
 
@@ -34,6 +35,7 @@ class OpenVINOTarget:
 
     kv_bytes: the memory budget of keys and values; scratch_pages of it are set aside for the branches of trees.
     precision: "f32" or "bf16", of arithmetic and KV. threads: None leaves it to OpenVINO (all cores).
+    lanes: compiled copies of the graph, each with its weights, so that steps of changing width find theirs ready.
     """
 
     page_size = PAGE_SIZE
@@ -47,6 +49,7 @@ class OpenVINOTarget:
         precision: str = "f32",
         threads: int | None = None,
         scratch_pages: int = 0,
+        lanes: int = 1,
     ) -> None:
         self.info: GraphInfo = read_info(folder)
         self.vocab_size = self.info.vocab_size
@@ -57,19 +60,22 @@ class OpenVINOTarget:
         self.packed_rows = 1
         self._page_bytes = self.info.page_bytes(precision)
         total = kv_bytes // self._page_bytes
-        most = scratch_pages + -(-self.max_len // PAGE_SIZE) * 64  # no use for more: 64 sequences of full length
+        set_aside = scratch_pages + 1  # the last one is written by rows that nobody reads
+        most = set_aside + -(-self.max_len // PAGE_SIZE) * 64  # no use for more: 64 sequences of full length
         total = min(total, most)
-        self.num_pages = total - scratch_pages
+        self.num_pages = total - set_aside
         if self.num_pages < 2:
             raise InputError(
                 f"a KV budget of {kv_bytes} bytes holds {total} pages of {self._page_bytes} bytes; give at least "
-                f"{(scratch_pages + 4) * self._page_bytes} (--kv-memory)"
+                f"{(set_aside + 4) * self._page_bytes} (--kv-memory)"
             )
-        self._compiled = compile_graph(folder, self.info, precision, threads)
-        self._ports = {next(iter(port.get_names())): port for port in self._compiled.inputs}
-        self._request = self._compiled.create_infer_request()
+        self._compiled = [compile_graph(folder, self.info, precision, threads) for _ in range(lanes)]
+        self._ports = {next(iter(port.get_names())): port for port in self._compiled[0].inputs}
+        self._requests = [compiled.create_infer_request() for compiled in self._compiled]
+        self._lanes = Lanes(lanes, self._rows_worth_a_shape())
         self._store = self._allocate(total)
-        self._forks = Forks(self, self._store, range(self.num_pages, total)) if scratch_pages else None
+        self._spare_page = total - 1
+        self._forks = Forks(self, self._store, range(self.num_pages, total - 1)) if scratch_pages else None
 
     def _allocate(self, num_pages: int) -> PagedStore:
         """Keys and values of each layer, [pages, kv_heads, 32, dim], handed to the graph once.
@@ -82,9 +88,18 @@ class OpenVINOTarget:
                 width = layer.dim if side == "key" else layer.value_dim
                 port = self._ports[f"{side}_cache.{number}"]
                 tensor = ov.Tensor(port.element_type, ov.Shape([num_pages, layer.kv_heads, PAGE_SIZE, width]))
-                self._request.set_tensor(port, tensor)
+                for request in self._requests:
+                    request.set_tensor(port, tensor)
                 arrays.append(tensor.data)
         return PagedStore(sides["key"], sides["value"])
+
+    def _rows_worth_a_shape(self) -> int:
+        """A quarter of what preparing another shape costs in rows: that is paid once, padding in every step.
+
+        (Both as measured with int8 weights on two cores.)
+        """
+        shape_ms, row_ms = 0.2 * len(self.info.layers), 4.5e-9 * self.weight_bytes
+        return int(shape_ms / row_ms / 4)
 
     @property
     def kv_bytes(self) -> int:
@@ -94,7 +109,7 @@ class OpenVINOTarget:
     @property
     def num_threads(self) -> int:
         """Threads OpenVINO really uses."""
-        return int(self._compiled.get_property("INFERENCE_NUM_THREADS"))
+        return int(self._compiled[0].get_property("INFERENCE_NUM_THREADS"))
 
     def verify(self, batch: StepBatch) -> TargetOutput:
         """One forward. Logits rows are views, valid until the next call."""
@@ -106,10 +121,17 @@ class OpenVINOTarget:
 
     def forward(self, batch: StepBatch) -> NDArray[np.float32]:
         """float32[n, V]: the wanted rows, as OpenVINO's own output memory."""
-        for name, array in layout(batch, doubled=self.min_rows > 1).items():
-            self._request.set_tensor(self._ports[name], ov.Tensor(array))
-        self._request.infer()
-        logits: NDArray[np.float32] = self._request.get_output_tensor(0).data[: len(batch.logit_rows)]
+        inputs = layout(batch, doubled=self.min_rows > 1)
+        if any(batch.wide or ()) or any(mask is not None for mask in batch.ancestors):
+            lane = self._lanes.prompt()
+        else:
+            lane, num_rows = self._lanes.choose(len(inputs["input_ids"]))
+            inputs = padded(inputs, num_rows, self._spare_page)
+        request = self._requests[lane]
+        for name, array in inputs.items():
+            request.set_tensor(self._ports[name], ov.Tensor(array))
+        request.infer()
+        logits: NDArray[np.float32] = request.get_output_tensor(0).data[: len(batch.logit_rows)]
         return logits
 
     def move(self, moves: Moves) -> None:

@@ -23,7 +23,7 @@ from draftproof.protocols import Target
 from draftproof.types import Slots
 
 _SEED = 20230211
-VERSION = 3  # of the checks and of what they are made of: what was remembered of another one says nothing
+VERSION = 4  # of the checks and of what they are made of: what was remembered of another one says nothing
 
 
 @dataclass(frozen=True, slots=True)
