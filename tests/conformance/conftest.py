@@ -16,7 +16,9 @@ from draftproof.drafters.fixed_tree import FixedTreeDrafter
 from draftproof.drafters.model import EarlyExitDrafter, ModelDrafter
 from draftproof.drafters.ngram import NgramDrafter
 from draftproof.drafters.none import NoneDrafter
+from draftproof.drafters.routed import Routed
 from draftproof.drafters.scripted import LawDrafter, ScriptedDrafter
+from draftproof.drafters.shadow import Shadow
 from draftproof.drafters.suffix import SuffixDrafter
 from draftproof.kv.ledger import PageLedger
 from draftproof.models.toy import HashTarget, ToyOptions
@@ -48,6 +50,15 @@ def branches(item):
     return [(item.round + 3 * k) % V for k in range(12)]
 
 
+def routed():
+    """Sequences by turns: two drafters of different kinds, a shadow, nobody; further ones and 0 have a model."""
+    drafters = {"suffix": SuffixDrafter(), "model": ModelDrafter(*second_model()), "shadow": Shadow(NgramDrafter())}
+    made = Routed(drafters, default="model")
+    for seq, label in enumerate(("model", "suffix", "shadow", None)):
+        made.assign(seq, label)
+    return made
+
+
 LAWS = np.array([[0.5, 0.3, 0.2, 0, 0, 0, 0, 0, 0], np.full(V, 1 / V)])
 TREE = {"parents": [0, 0, 1, 1, 2, 2, 3], "law_row": [0, 0, 1, 1, 1, 1, 0]}
 MAKERS: dict[str, Callable[[], object]] = {
@@ -65,6 +76,9 @@ MAKERS: dict[str, Callable[[], object]] = {
     "scripted": lambda: ScriptedDrafter(branches),
     "laws-iid": lambda: LawDrafter(LAWS, "iid", **TREE),
     "laws-distinct": lambda: LawDrafter(LAWS, "distinct", **TREE),
+    "shadow": lambda: Shadow(NgramDrafter()),
+    "shadow-model": lambda: Shadow(ModelDrafter(*second_model())),
+    "routed": routed,
 }
 WITH_MODEL = [name for name in MAKERS if name.split("-")[0] in ("model", "early_exit", "fixed_tree")]
 

@@ -1,0 +1,92 @@
+"""/admin: the rollout's stages and log, and the hand that moves them.
+
+Every change is stored before it is answered: what an operator was told holds after a crash, too.
+
+Does not know: how stages are decided, who may come in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from pydantic import Field
+
+from draftproof.rollout import Decision
+from draftproof.serve import wire
+from draftproof.serve.errors import ApiError
+from draftproof.serve.schema import BUCKET_LENGTH, Strict
+from draftproof.serve.service import Service
+from draftproof.serve.treatment import RolloutChooser
+
+Bucket = Annotated[str, Field(min_length=1, max_length=BUCKET_LENGTH)]
+Reason = Annotated[str, Field(max_length=512)]
+
+
+class Promote(Strict):
+    """One bucket, one stage up."""
+
+    bucket: Bucket
+    reason: Reason = ""
+
+
+class Switch(Strict):
+    """One bucket, or all of them."""
+
+    bucket: Bucket | None = None
+    reason: Reason = ""
+
+
+def admin_router(service: Service, responses: dict[int | str, dict[str, Any]]) -> APIRouter:
+    """The routes. responses: as errors are documented."""
+    router = APIRouter(prefix="/admin", responses=responses)
+    _add_reading(router, service)
+    _add_moving(router, service)
+    return router
+
+
+def _rollout(service: Service) -> RolloutChooser:
+    if not isinstance(service.chooser, RolloutChooser):
+        raise ApiError(404, "this server has no policy, so no rollout: start it with --policy", code="no_rollout")
+    return service.chooser
+
+
+def _add_reading(router: APIRouter, service: Service) -> None:
+    @router.get("/stats", summary="State and counts")
+    async def stats() -> Response:
+        return wire.json_response(service.stats())
+
+    @router.get("/rollout", summary="The stage of each bucket, with its evidence")
+    async def status() -> Response:
+        rollout = _rollout(service).rollout
+        return wire.json_response({"status": rollout.status(), "policy": rollout.policy.to_json()})
+
+    @router.get("/rollout/log", summary="Decisions, newest first")
+    async def log(
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        bucket: Annotated[str | None, Query(min_length=1, max_length=BUCKET_LENGTH)] = None,
+    ) -> Response:
+        return wire.json_response({"decisions": await _rollout(service).decisions(limit, bucket)})
+
+
+def _add_moving(router: APIRouter, service: Service) -> None:
+    async def done(decisions: Sequence[Decision]) -> Response:
+        saving = _rollout(service).note(decisions) if decisions else None
+        if saving is not None:
+            await saving
+        return wire.json_response({"decisions": [decision.to_json() for decision in decisions]})
+
+    @router.post("/rollout/promote", summary="One stage up")
+    async def promote(body: Promote) -> Response:
+        return await done(_rollout(service).rollout.promote(body.bucket, time.time(), body.reason))
+
+    @router.post("/rollout/stop", summary="Off at once, until it is started again")
+    async def stop(body: Switch) -> Response:
+        return await done(_rollout(service).rollout.stop(body.bucket, time.time(), body.reason))
+
+    @router.post("/rollout/start", summary="From the beginning")
+    async def start(body: Switch) -> Response:
+        return await done(_rollout(service).rollout.start(body.bucket, time.time(), body.reason))
