@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from draftproof.errors import InputError, InvalidParams
 from draftproof.planner.cost import CostCurve
-from draftproof.sched.adaptive import AdaptiveGamma
+from draftproof.sched.adaptive import AdaptiveGamma, ExtraCosts
 from draftproof.sched.policy import NEARLY_FLAT, Ask, FixedGamma, cost_table
 from draftproof.types import EMPTY_IDS, Commit, SamplingParams, Verdict
 
@@ -219,7 +219,7 @@ def test_measured_costs_decide_as_the_same_constants_do():
     drafts = [{"sequences": b, "tokens": n, "context": 64, "ms": 0.0} for b in (1, 8) for n in (1, 8)]
     curve = CostCurve.from_json({"format": 1, "target": points, "drafters": {"d": drafts}})
     table = cost_table([(1, 9.0), (73, 9.0 + 72 * 0.7)])
-    measured, constant = AdaptiveGamma.measured(8, curve, "d"), AdaptiveGamma(8, table, sequence_cost=0.3)
+    measured, constant = AdaptiveGamma.measured(8, curve, "d"), AdaptiveGamma(8, table, costs=ExtraCosts(sequence=0.3))
     for policy in (measured, constant):
         taught(policy, [0.9, 0.5, 0.1, 0.7])
     for num in (1, 2, 4):
@@ -326,3 +326,24 @@ def test_tries_under_load_become_rare():
         policy.observe([outcome(seq, gamma, 0) for seq, gamma in enumerate(gammas)])
     assert sum(tries[:50]) > sum(tries[-50:])
     assert sum(tries[-100:]) <= 32 * 2
+
+
+def test_once_a_bucket_is_known_few_of_its_sequences_look_again():
+    """Guessing never pays here: one new sequence in eight tries soon, the others keep still for a short text."""
+    policy, tried = AdaptiveGamma(4, cost_table([(1, 10.0), (2, 16.0), (5, 40.0)])), []
+    for seq in range(40):
+        tried.append(sum(play(policy, 0.0, 100, seq=seq, bucket="chat")))
+        policy.forget(seq)
+    assert tried[0] > 0
+    assert sum(total > 0 for total in tried[8:]) == 4
+    assert one(policy, 99, bucket="other") == 1  # (1 + 0.8) / 16 beats 1 / 10: nothing is known of that one
+
+
+def test_what_drafting_costs_at_all_is_paid_once():
+    free, dear = (AdaptiveGamma(8, lambda rows: 10.0 + 0.1 * rows, costs=ExtraCosts(drafting=c)) for c in (0.0, 6.0))
+    for policy in (free, dear):
+        play(policy, 0.3, 60)
+    assert one(free) > 0
+    assert one(dear) == 0
+    fresh = AdaptiveGamma(8, lambda rows: 10.0 + 0.1 * rows, costs=ExtraCosts(drafting=6.0))
+    assert one(fresh) == 8  # where much is accepted the length is as before

@@ -17,6 +17,7 @@ from typing import Any
 
 from draftproof.drafters import DRAFTERS, make
 from draftproof.engine.cost_file import read_cost
+from draftproof.engine.lengths import draft_policy
 from draftproof.engine.machine import cpu_name, read_memo, write_memo
 from draftproof.engine.options import EngineOptions
 from draftproof.engine.step import Engine
@@ -31,9 +32,8 @@ from draftproof.models.source import ModelSource, resolve
 from draftproof.models.support import context_limit
 from draftproof.noise import PhiloxNoise
 from draftproof.protocols import Drafter, Target
-from draftproof.sched.adaptive import AdaptiveGamma
 from draftproof.sched.limits import Limits
-from draftproof.sched.policy import DraftPolicy, FixedGamma, cost_table
+from draftproof.sched.policy import DraftPolicy
 from draftproof.sched.scheduler import BatchScheduler
 from draftproof.text.tokenizer import Tokenizer
 from draftproof.types import Numerics
@@ -41,10 +41,6 @@ from draftproof.types import Numerics
 DEFAULT_KV_BYTES = 1 << 30
 _LANE_BYTES = 1 << 29  # of weights in further compiled copies
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
-# Milliseconds of a step over so many later rows, and of each further sequence: demo model, int8 weights, 2-core CPU.
-_STEP_COST = ((1, 9.0), (2, 9.2), (3, 10.0), (5, 11.6), (9, 14.3), (17, 19.9), (33, 29.7), (72, 62.5))
-_SEQUENCE_COST = 0.35
-_GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6}
 Report = Callable[[str], None]
 
 
@@ -217,17 +213,9 @@ class _Builder:
         return self.source, folders.check_exit_layer({"num_hidden_layers": total}, layers)
 
     def policy(self, target: Target) -> DraftPolicy:
-        """A fixed draft length where one was given; else the length that has paid so far, up to the drafter's cap."""
+        """How far the drafter made last may guess."""
         name = self.options.drafter if isinstance(self.options.drafter, str) else self.options.drafter.name
-        if self.options.gamma is not None:
-            return FixedGamma(self.options.gamma)
-        if name == "none":
-            return FixedGamma(0)
-        most = _GAMMA_MAX.get(name, 6)
-        if self.curve is not None:
-            return AdaptiveGamma.measured(most, self.curve, name)
-        cost = cost_table(_STEP_COST)
-        return AdaptiveGamma(most, cost, self.draft_cost * cost(1), target.min_rows, _SEQUENCE_COST)
+        return draft_policy(name, self.options.gamma, self.curve, self.draft_cost, target.min_rows)
 
 
 def _early_tokenizer(source: ModelSource) -> Tokenizer | None:

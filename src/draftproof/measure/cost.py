@@ -142,11 +142,16 @@ def _bench(built: Built, grid: Grid, params: SamplingParams) -> Bench:
 
 def _target_points(bench: Bench, subject: Subject, grid: Grid, at: tuple[int, int], times: Times) -> None:
     load, context = at
+    rows = grid.rows_at(load)
     seqs = bench.start(subject.prompts(load, context))
     try:
-        for rows in grid.rows_at(load):
-            for step in bench.steps(_WARM + _STEPS, rows - 1)[_WARM:]:
-                times.target[load, rows, context].append(1e3 * step.seconds)
+        for step in bench.steps(_WARM + _STEPS, 0)[_WARM:]:
+            times.target[load, 1, context].append(1e3 * step.seconds)
+        for turn in range(_STEPS):  # plain steps keep their width; with drafts it changes from step to step
+            for place in range(len(rows) - 1):
+                number = rows[1 + (place + turn) % (len(rows) - 1)]
+                for step in bench.steps(1, number - 1):
+                    times.target[load, number, context].append(1e3 * step.seconds)
     finally:
         bench.clear(seqs)
 

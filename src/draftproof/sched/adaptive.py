@@ -22,6 +22,7 @@ Does not know: drafters, tokens, pages, room; the scheduler says how many drafts
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,20 @@ _PRIOR_WEIGHT = 4.0  # tested tokens that the prior counts for
 _KEEP = 0.95  # weight of an outcome after each newer round with drafts
 _BUCKET_KEEP = 0.99  # the same in a bucket, where rounds of many sequences come together
 _MOST_BUCKETS = 256
+_KNOWN = 16.0  # tested tokens after which a bucket is known
+_EXPLORERS = 8  # of so many new sequences of a known bucket one looks soon whether guessing pays by now
 _FIRST_WAIT, _LONGEST_WAIT = 8, 256  # rounds without drafts before the next try
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraCosts:
+    """sequence: of each sequence of a step beyond the first. drafting: of a step with drafts, whose width changes."""
+
+    sequence: float = 0.0
+    drafting: float = 0.0
+
+
+NO_EXTRA_COSTS = ExtraCosts()
 
 
 class _Record:
@@ -78,6 +92,13 @@ class _Buckets:
 
     def __init__(self) -> None:
         self._sums: dict[str, tuple[float, float]] = {}  # accepted, tested; older rounds weighing less
+        self._met: dict[str, int] = {}  # sequences begun
+
+    def first_wait(self, bucket: str) -> int:
+        """Rounds before a new sequence tries what does not pay: short for one in eight once the bucket is known."""
+        self._met[bucket] = met = self._met.get(bucket, 0) + 1
+        known = self._sums.get(bucket, (0.0, 0.0))[1] >= _KNOWN
+        return _LONGEST_WAIT if known and met % _EXPLORERS else _FIRST_WAIT
 
     def prior(self, bucket: str) -> float:
         """What to expect of a new sequence of this bucket."""
@@ -89,7 +110,9 @@ class _Buckets:
         accepted, tested = self._sums.pop(bucket, (0.0, 0.0))
         self._sums[bucket] = (_BUCKET_KEEP * accepted + num_accepted, _BUCKET_KEEP * tested + num_tested)
         if len(self._sums) > _MOST_BUCKETS:
-            del self._sums[next(iter(self._sums))]
+            oldest = next(iter(self._sums))
+            del self._sums[oldest]
+            self._met.pop(oldest, None)
 
 
 class AdaptiveGamma:
@@ -97,7 +120,7 @@ class AdaptiveGamma:
 
     cost: time of a forward over so many rows, in any unit; None is `NEARLY_FLAT` (milliseconds).
     draft_cost: time of one draft token of one sequence, in the same unit. min_rows: rows a step has anyway.
-    sequence_cost: what each sequence of a step beyond the first adds to the cost of its rows.
+    costs: what further sequences, and any drafting at all, add to a step.
     A sequence that guesses nothing tries one token again after 8, 16, 32, ... up to 256 rounds.
     """
 
@@ -107,15 +130,16 @@ class AdaptiveGamma:
         cost: Callable[[int], float] | None = None,
         draft_cost: float = 0.0,
         min_rows: int = 1,
-        sequence_cost: float = 0.0,
+        costs: ExtraCosts = NO_EXTRA_COSTS,
     ) -> None:
-        if gamma_max < 0 or min(draft_cost, sequence_cost) < 0 or min_rows < 1:
-            raise InvalidParams("gamma_max, draft_cost and sequence_cost must be >= 0, min_rows >= 1")
+        if gamma_max < 0 or min(draft_cost, costs.sequence, costs.drafting) < 0 or min_rows < 1:
+            raise InvalidParams("gamma_max and all costs must be >= 0, min_rows >= 1")
         table = cost or cost_table(NEARLY_FLAT)
         plain = table(max(1, min_rows))
 
         def step(num_rows: int, num_sequences: int) -> float:
-            return table(max(num_rows, min_rows)) + sequence_cost * (num_sequences - 1)
+            drafting = costs.drafting if num_rows > max(num_sequences, min_rows) else 0.0
+            return table(max(num_rows, min_rows)) + costs.sequence * (num_sequences - 1) + drafting
 
         def draft(depth: int, num_sequences: int) -> float:  # drafting goes level by level, all sequences at once
             return depth * draft_cost * step(num_sequences, num_sequences) / plain
@@ -179,9 +203,11 @@ class AdaptiveGamma:
 
     def _meet(self, ask: Ask) -> _Record:
         """The record of a sequence that nothing is known of."""
-        record = _Record(
-            self.gamma_max, *((_PRIOR, None) if ask.alone else (self._buckets.prior(ask.bucket), ask.bucket))
-        )
+        if ask.alone:
+            record = _Record(self.gamma_max, _PRIOR, None)
+        else:
+            record = _Record(self.gamma_max, self._buckets.prior(ask.bucket), ask.bucket)
+            record.wait = self._buckets.first_wait(ask.bucket)
         self._records[ask.seq] = record
         return record
 
