@@ -79,7 +79,7 @@ def test_a_file_that_is_there_is_kept_without_force(found, tmp_path, capsys):
     ("words", "match"),
     [
         ([], "give --out FILE, or --run RUN"),
-        (["--out", "no/such/folder/c.json"], "can't be written"),
+        (["--out", "no/such/folder/c.json"], "there is no folder"),
         (["--out", "c.json", "--sequences", "1,x"], "whole numbers"),
         (["--out", "c.json", "--sequences", "0"], "sequences"),
         (["--out", "c.json", "--rows", "2,3"], "plain step"),

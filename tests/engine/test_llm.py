@@ -62,7 +62,7 @@ def test_texts_and_bits_are_plain_decodings_alone_and_in_batches(drafter, sampli
         # log-probabilities are a function of the logits' bits
         assert [o.logprobs[-1].logprob for o in found] == [o.logprobs[-1].logprob for o in plain]
     if drafter in ("model", "fixed_tree") or (drafter != "none" and not sampling):
-        assert sum(output.speculation.accepted for output in eight) > 0
+        assert sum(output.speculation.accepted for output in [*alone, *eight]) > 0  # once known not to pay, few draft
 
 
 def test_mixed_parameters_and_lengths_in_one_batch_equal_their_solo_runs(llm, folder) -> None:

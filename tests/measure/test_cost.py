@@ -43,7 +43,7 @@ def test_every_point_is_visited_and_nothing_stays(subject):
         (3, 1, 20), (3, 3, 20)  # 60 tokens of prompts are more than 40
     }  # fmt: skip
     drafts = {(p["sequences"], p["tokens"], p["context"]) for p in found["drafters"]["suffix"]}
-    assert drafts == {(1, 1, 8), (1, 2, 8), (3, 1, 8), (3, 2, 8), (1, 1, 20), (1, 2, 20)}
+    assert drafts == {(load, n, context) for load, context in ((1, 8), (3, 8), (1, 20)) for n in (0, 1, 2)}
     assert all(p["ms"] > 0 and p["error"] >= 0 for p in found["target"])
     CostCurve.from_json(found)
     assert {(run["drafter"], run["sequences"]) for run in found["check"]["runs"]} == {("suffix", 1), ("suffix", 3)}
@@ -102,7 +102,7 @@ def test_the_check_compares_times_a_token():
         {
             "format": 1,
             "target": [{"sequences": 1, "rows": n, "context": 64, "ms": 9.0 + n} for n in (1, 5)],
-            "drafters": {"d": [{"sequences": 1, "tokens": 4, "context": 64, "ms": 2.0}]},
+            "drafters": {"d": [{"sequences": 1, "tokens": n, "context": 64, "ms": 2.0} for n in (0, 4)]},
         }
     )
     steps = [step(1, 5, 14e-3, 2e-3, 3), step(1, 3, 12e-3, 2e-3, 1)]  # foretold: 14 + 2, 12 + 2
@@ -156,3 +156,17 @@ def test_what_is_no_run_is_refused(tmp_path):
 
     with pytest.raises(InputError, match="run"):
         of_run(tmp_path)
+
+
+def test_what_changing_widths_cost_is_the_drafters_and_only_where_it_drafts():
+    found = {
+        "format": 1,
+        "target": [{"sequences": 1, "rows": n, "context": 64, "ms": 9.0 + n, "error": 0.0} for n in (1, 5)],
+        "drafters": {"d": [{"sequences": 1, "tokens": n, "context": 64, "ms": 1.0 + n, "error": 0.0} for n in (2, 4)]},
+    }
+    # 4 drafts foretold at 14 + 5 ms took 22; no drafts at 10 + 1 took 11
+    costs._add_changes(found, {("d", 1): [step(1, 5, 17e-3, 5e-3, 3), step(1, 1, 10e-3, 1e-3, 1)]})
+    assert [(p["tokens"], p["ms"]) for p in found["drafters"]["d"]] == [(0, 1.0), (2, 6.0), (4, 8.0)]
+    quick = {**found, "drafters": {"d": [dict(p) for p in found["drafters"]["d"] if p["tokens"]]}}
+    costs._add_changes(quick, {("d", 1): [step(1, 5, 1e-3, 1e-3, 3)]})
+    assert [p["ms"] for p in quick["drafters"]["d"] if p["tokens"]] == [6.0, 8.0]  # never less than was measured

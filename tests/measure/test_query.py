@@ -49,6 +49,12 @@ def test_the_command_prints_a_table_or_json(run_folder, capsys):
         "copy tokens to 'out.csv'",
         "set enable_external_access = true",
         "install httpfs",
+        "",
+        ";",
+        "-- nothing",
+        "select 1; select 2",
+        "drop table tokens",
+        "create table x as select 1",
     ],
 )
 def test_what_cannot_be_asked_is_one_error_and_changes_nothing(run_folder, sql, capsys):
@@ -56,6 +62,11 @@ def test_what_cannot_be_asked_is_one_error_and_changes_nothing(run_folder, sql, 
     assert main(["query", str(run_folder), sql]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert before == sorted((path, path.stat().st_mtime_ns) for path in run_folder.rglob("*"))
+
+
+def test_what_is_no_number_is_null(run_folder, capsys):
+    assert main(["query", str(run_folder), "select 'nan'::double as x, 'inf'::double as y, 1.5 as z", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == [[None, None, 1.5]]
 
 
 def test_no_run_and_no_rows_are_refused(tmp_path, run_folder):

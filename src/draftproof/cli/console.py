@@ -18,6 +18,8 @@ from typing import Any
 
 _PATIENCE = 2.0  # seconds of loading before plain lines begin
 
+_WIDEST = 60  # characters of a cell
+
 Report = Callable[[str], None]
 
 
@@ -66,8 +68,15 @@ def soften() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def clean(text: str, widest: int = _WIDEST) -> str:
+    """A text from somebody's data as a cell: no control or direction characters, no wider than a table can bear."""
+    shown = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+    return shown if len(shown) <= widest else shown[: widest - 3] + "..."
+
+
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
     """A table on stdout; the first two columns are text, the others numbers."""
+    rows = [[clean(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
         for row in [head, *rows]:

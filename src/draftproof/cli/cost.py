@@ -19,6 +19,7 @@ from draftproof.cli.demo_prompts import DEMO_PROMPTS
 from draftproof.errors import InputError, InvalidParams
 from draftproof.measure.cost import WITHIN, Grid
 from draftproof.measure.cost_file import Asked, CostSettings, measure_cost_file, of_run, write_cost
+from draftproof.measure.files import check_place
 from draftproof.measure.specs import parse_drafters
 from draftproof.types import SamplingParams
 
@@ -121,8 +122,7 @@ def _out(args: argparse.Namespace) -> Path:
     if args.out is None and args.run_folder is None:
         raise InvalidParams("where shall the costs go? give --out FILE, or --run RUN")
     path = Path(args.out) if args.out else Path(args.run_folder) / "cost.json"
-    if path.is_dir() or not path.parent.is_dir():
-        raise InvalidParams(f"{path} can't be written: give --out a file in a folder that is there")
+    check_place(path)
     if path.exists() and not args.force:
         raise InvalidParams(f"{path} is there already: give --force to measure anew and write over it")
     return path

@@ -17,7 +17,7 @@ from draftproof.cli import options, plan_tables
 from draftproof.cli.console import note, print_json
 from draftproof.engine.cost_file import read_cost
 from draftproof.errors import InputError
-from draftproof.measure.files import write_whole
+from draftproof.measure.files import check_place, write_whole
 from draftproof.measure.read import read_info, read_run
 from draftproof.planner import price
 from draftproof.planner.cost import CostCurve
@@ -95,11 +95,15 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _refuse(args, _CALCULATOR, "belongs to the calculator: give it without RUN")
     folder = Path(args.run_folder)
+    _check_html(args.html, folder)
     evidence = read_run(folder)
     curve = _curve(args, folder, evidence)
     loads = args.concurrency or curve.loads or (1,)
     plan = make_plan(evidence, curve, Options(loads, args.price_per_hour, args.memory, args.context))
-    _store(plan, folder / "plan.json")
+    try:
+        _store(plan, folder / "plan.json")
+    except InputError as error:  # a shared or archived run can still be planned
+        note(f"the plan is not stored for `draftproof export`: {error}")
     if args.html is not None:
         from draftproof.measure.report import write_report  # its charts are an optional dependency
 
@@ -110,6 +114,25 @@ def run(args: argparse.Namespace) -> int:
     else:
         plan_tables.show(plan)
     return 0
+
+
+def _check_html(html: str | None, folder: Path | None) -> None:
+    """A report replaces an earlier report, and no other file. Raises InputError."""
+    if html is None:
+        return
+    path = Path(html)
+    check_place(path)
+    if folder is not None and path.resolve().is_relative_to(folder.resolve()) and path.suffix != ".html":
+        raise InputError(f"{path} is a file of the run: give --html another name, like {folder}/report.html")
+    try:
+        if (
+            path.exists()
+            and path.stat().st_size
+            and not path.read_bytes()[:1024].lstrip().lower().startswith(b"<!doctype")
+        ):
+            raise InputError(f"{path} is there already and is no report: give --html another name")
+    except OSError as error:
+        raise InputError(f"can't read {path}: {error.strerror}") from None
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
@@ -157,6 +180,7 @@ def _store(plan: Plan, path: Path) -> None:
 
 
 def _calculate(args: argparse.Namespace) -> None:
+    _check_html(args.html, None)
     if args.t_target is None or args.t_draft is None:
         raise InputError(
             "give a RUN folder, or for the calculator --t-target and --t-draft in milliseconds with --alpha, or with "
@@ -168,6 +192,7 @@ def _calculate(args: argparse.Namespace) -> None:
     if args.alpha is None and args.gamma is None:
         raise InputError("--tokens-per-round needs the draft length that it was seen at: --gamma")
     slope = args.verify_slope or 0.0
+    price.check_gamma(args.gamma or 0)
     costs = price.round_costs(args.t_target, steps[None], slope, max(price.LONGEST, args.gamma or 0))
     found = price.calculate(costs, gamma=args.gamma, alpha=args.alpha, tokens=args.tokens_per_round)
     if args.html is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from draftproof.cli.console import number, percent, print_table
+from draftproof.cli.console import clean, number, percent, print_table
 from draftproof.planner.interval import Interval
 from draftproof.planner.plan import Band, BreakEven, Bucket, Estimates, Plan
 from draftproof.planner.price import Calculation
@@ -25,15 +25,15 @@ def show(plan: Plan) -> None:
     _table("best draft length by bucket and load", head, [_choice(bucket, band) for bucket, band in rows])
     for bucket, band in rows:
         if not band.enable:
-            print(f"{bucket.name}, load {band.concurrency}: {band.decision}: {band.reason}")
+            print(f"{clean(bucket.name)}, load {band.concurrency}: {band.decision}: {band.reason}")
     for bucket in plan.buckets:
-        print(f"{bucket.name}: {_break_even(bucket.break_even)}")
+        print(f"{clean(bucket.name)}: {_break_even(bucket.break_even)}")
     print()
     _sensitivity(plan)
     _money(plan)
     _memory(plan)
     for line in plan.notes:
-        print(f"note: {line}")
+        print(f"note: {clean(line, 300)}")
 
 
 def show_calculation(found: Calculation, money: Mapping[str, float]) -> None:
@@ -123,9 +123,9 @@ def _choice(bucket: Bucket, band: Band) -> list[str]:
 
 def _break_even(found: BreakEven) -> str:
     return {
-        "at": f"speculation breaks even at {found.concurrency} sequences at once",
-        "beyond": f"speculation still pays at {found.concurrency} sequences at once, the largest load measured",
-        "never": "speculation pays at no measured load",
+        "at": f"by the mean it breaks even at {found.concurrency} sequences at once",
+        "beyond": f"by the mean it still pays at {found.concurrency} sequences at once, the largest load measured",
+        "never": "even by the mean it pays at no measured load",
         "unknown": "no break-even load: costs are constants",
     }[found.kind]
 

@@ -1,8 +1,10 @@
 """The cost curve of a device: steps of the target over sequences, rows and context, proposals of each drafter, a check.
 
-A device's speed wanders. So nothing is measured in one go: every pass visits all points, and a piece of real decoding
-with each drafter beside them, and a point's time is the median over all passes. The check then asks whether the curve
-foretells the seconds that the real decoding took.
+A device's speed wanders. So nothing is measured in one go: every pass visits all points, and two pieces of real
+decoding with each drafter beside them, and a point's time is the median over all passes. A step of the width that was
+just run is cheaper than one of another, and how often drafts change the width is the drafter's own doing: what its
+first piece of decoding took beyond the points is added to the cost of its proposals. The check then asks whether the
+curve foretells the seconds that the second piece took, which had no part in it.
 
 Invariant: the same grid gives the same points in the same order; only times differ.
 Does not know: the command line, plans, where the file goes.
@@ -75,7 +77,8 @@ class Times:
 
     target: dict[Place, list[float]] = field(default_factory=lambda: defaultdict(list))
     drafters: dict[str, dict[Place, list[float]]] = field(default_factory=dict)
-    decoding: dict[tuple[str, int], list[Step]] = field(default_factory=lambda: defaultdict(list))
+    learning: dict[tuple[str, int], list[Step]] = field(default_factory=lambda: defaultdict(list))
+    checking: dict[tuple[str, int], list[Step]] = field(default_factory=lambda: defaultdict(list))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +130,43 @@ def measure_costs(
         for label, bench in benches.items():
             for load in check_loads(grid):
                 report(f"pass {number + 1} of {grid.passes}: decoding with {label}, {load} at once")
-                times.decoding[label, load] += _decode(bench, subject, load, grid.contexts[0])
+                prompts = subject.prompts(2 * load, grid.contexts[0])
+                times.learning[label, load] += _decode(bench, prompts[::2])
+                times.checking[label, load] += _decode(bench, prompts[1::2])
     found = {
         "format": FORMAT,
         "target": _points(times.target, "rows"),
         "drafters": {label: _points(points, "tokens") for label, points in times.drafters.items()},
     }
-    return {**found, "check": check(CostCurve.from_json(found), times.decoding)}
+    _add_changes(found, times.learning)
+    return {**found, "check": check(CostCurve.from_json(found), times.checking)}
+
+
+def _add_changes(found: dict[str, Any], learning: dict[tuple[str, int], list[Step]]) -> None:
+    """Adds to each drafter's points what a step with drafts took in decoding beyond the points, at the nearest load.
+
+    A proposal of no token, which changes no width, gets a point of its own.
+    """
+    curve = CostCurve.from_json(found)
+    for label, points in found["drafters"].items():
+        more = {load: _beyond(curve, label, steps) for (name, load), steps in learning.items() if name == label}
+        for place in sorted({(point["sequences"], point["context"]) for point in points}):
+            here = [point for point in points if (point["sequences"], point["context"]) == place]
+            none = curve.draft(label, place[0], 0, place[1])
+            points.append(here[0] | {"tokens": 0, "ms": round(max(0.0, none), 4)})
+            extra = more[min(more, key=lambda load: abs(load - place[0]))] if more else 0.0
+            for point in here:
+                point["ms"] = round(point["ms"] + extra, 4)
+        points.sort(key=lambda point: (point["context"], point["sequences"], point["tokens"]))
+
+
+def _beyond(curve: CostCurve, label: str, steps: Sequence[Step]) -> float:
+    """Milliseconds that a step with drafts took beyond what the curve says, on average; at least 0."""
+    drafting = [step for step in steps if step.rows > step.sequences]
+    if not drafting:
+        return 0.0
+    beyond = sum(1e3 * (step.seconds + step.draft_s) - _foretold(curve, label, step) for step in drafting)
+    return max(0.0, beyond / len(drafting))
 
 
 def _bench(built: Built, grid: Grid, params: SamplingParams) -> Bench:
@@ -145,13 +178,9 @@ def _target_points(bench: Bench, subject: Subject, grid: Grid, at: tuple[int, in
     rows = grid.rows_at(load)
     seqs = bench.start(subject.prompts(load, context))
     try:
-        for step in bench.steps(_WARM + _STEPS, 0)[_WARM:]:
-            times.target[load, 1, context].append(1e3 * step.seconds)
-        for turn in range(_STEPS):  # plain steps keep their width; with drafts it changes from step to step
-            for place in range(len(rows) - 1):
-                number = rows[1 + (place + turn) % (len(rows) - 1)]
-                for step in bench.steps(1, number - 1):
-                    times.target[load, number, context].append(1e3 * step.seconds)
+        for number in rows:
+            for step in bench.steps(_WARM + _STEPS, number - 1)[_WARM:]:
+                times.target[load, number, context].append(1e3 * step.seconds)
     finally:
         bench.clear(seqs)
 
@@ -170,13 +199,13 @@ def _draft_points(
         bench.clear(seqs)
 
 
-def _decode(bench: Bench, subject: Subject, load: int, context: int) -> list[Step]:
+def _decode(bench: Bench, prompts: Sequence[Ids]) -> list[Step]:
     """A piece of real decoding; its first step, in which a drafter reads the prompt, is left out."""
-    seqs = bench.start(subject.prompts(load, context))
+    seqs = bench.start(prompts)
     try:
         bench.steps(1, _CHECK_GAMMA)
         steps: list[Step] = []
-        while sum(step.tokens for step in steps) < _CHECK_TOKENS * load:
+        while sum(step.tokens for step in steps) < _CHECK_TOKENS * len(prompts):
             more = bench.steps(1, _CHECK_GAMMA)
             if not more:
                 break
@@ -231,6 +260,5 @@ def check(curve: CostCurve, decoding: dict[tuple[str, int], list[Step]]) -> dict
 
 def _foretold(curve: CostCurve, label: str, step: Step) -> float:
     rows = step.rows / step.sequences
-    return curve.step(step.sequences, rows, step.context) + curve.draft(
-        label, step.sequences, _CHECK_GAMMA, step.context
-    )
+    drafts = curve.draft(label, step.sequences, rows - 1, step.context)
+    return curve.step(step.sequences, rows, step.context) + drafts

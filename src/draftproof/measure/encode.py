@@ -64,7 +64,7 @@ class Encoder:
         if sample.completion is None:
             raise InvalidPrompt("no completion to score")
         answer = self._answer(tokens.tolist(), sample, messages)[: self._most]
-        if not answer:
+        if not answer or not sample.completion:  # an end of turn alone is no text to score
             raise InvalidPrompt("the completion is empty")
         self._room(len(tokens), len(answer))
         return Prompt(number, sample.line, sample.bucket, tokens, self._checked(answer))

@@ -17,6 +17,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
     Raises InputError where that is impossible; then nothing changed.
     """
+    check_place(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -29,3 +30,13 @@ def write_whole(path: Path, data: bytes) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         why = "the disk is full: free some space and try again" if full else (error.strerror or str(error))
         raise InputError(f"can't write {path}: {why}") from error
+
+
+def check_place(path: Path) -> None:
+    """Raises InputError where a file can't be written there: said before long work, not after it."""
+    if path.is_dir():
+        raise InputError(f"can't write {path}: it is a folder")
+    if not path.parent.is_dir():
+        raise InputError(f"can't write {path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"can't write {path}: the folder {path.parent} is not writable")

@@ -10,6 +10,7 @@ Does not know: what is asked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -37,12 +38,16 @@ def query(folder: Path, sql: str) -> tuple[list[str], list[Sequence[Any]]]:
                 connection.read_parquet(files).to_table(name)
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
-            found = connection.execute(sql)
+            statements = connection.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise InputError("give one SELECT: a run is only read")
+            found = connection.execute(statements[0])
             return [column[0] for column in found.description or []], [_plain(row) for row in found.fetchall()]
         except duckdb.Error as error:
             raise InputError(f"the query failed: {' '.join(str(error).split())}") from None
 
 
 def _plain(row: Sequence[Any]) -> list[Any]:
-    """Decimals (what SQL makes of 0.5) as floats."""
-    return [float(value) if isinstance(value, Decimal) else value for value in row]
+    """Decimals (what SQL makes of 0.5) as floats; what is no number as None."""
+    values = (float(value) if isinstance(value, Decimal) else value for value in row)
+    return [None if isinstance(value, float) and not math.isfinite(value) else value for value in values]

@@ -46,6 +46,7 @@ class CostCurve:
     ) -> None:
         """drafters: by label; the label None stands for every drafter that has none of its own. model: as measured."""
         self._target, self._drafters, self.model = target, dict(drafters), model
+        self.checked: bool | None = None  # whether the curve foretold real decoding; None: nobody tried
 
     @classmethod
     def constant(
@@ -74,12 +75,23 @@ class CostCurve:
         for label, samples in drafts.items():
             if not any(one.length for one in samples):
                 raise InputError(f"cost: drafters.{label} has no point with tokens above 0")
-        return cls(Surface(target), {label: Surface(samples) for label, samples in drafts.items()}, value.get("model"))
+        curve = cls(Surface(target), {label: Surface(samples) for label, samples in drafts.items()}, value.get("model"))
+        check = value.get("check")
+        curve.checked = check.get("holds") if isinstance(check, dict) else None
+        return curve
 
     @property
     def kind(self) -> str:
         """ "measured" or "constant"."""
         return "constant" if isinstance(self._target, Straight) else "measured"
+
+    @property
+    def extent(self) -> str:
+        """What was measured, in words; "" for constants."""
+        if isinstance(self._target, Straight):
+            return ""
+        loads, contexts, rows = self._target.loads, self._target.contexts, self._target.longest
+        return f"up to {loads[-1]} sequences, {rows} rows each, {contexts[-1]} tokens of context"
 
     @property
     def loads(self) -> tuple[int, ...]:

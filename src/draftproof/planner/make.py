@@ -151,9 +151,20 @@ def _notes(evidence: Evidence, curve: CostCurve, options: Options, buckets: Sequ
     }
     if beyond:
         loads = ", ".join(map(str, sorted(beyond)))
-        notes.append(f"costs at concurrency {loads} lie beyond what was measured: straight lines, not measurements")
+        notes.append(
+            f"some costs at concurrency {loads} lie beyond what was measured ({curve.extent}): straight lines there, "
+            "not measurements"
+        )
+    if curve.checked is False:
+        notes.append(
+            "the cost curve failed its own check against real decoding: speed-ups may be off by more than 10 %; "
+            "measure costs again on a quiet machine"
+        )
     if curve.kind == "constant":
         notes.append("costs are constants: taken to hold at every load and context")
+    limit = evidence.target.get("max_len")
+    if limit and options.context and options.context > limit:
+        notes.append(f"a context of {options.context} tokens is more than the model's limit of {limit}")
     for name in ("name", "weights", "backend", "numerics"):
         measured, planned = ((model or {}).get(name) for model in (curve.model, evidence.target))
         if measured and planned and measured != planned:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 
 from draftproof.errors import InputError
 
+MOST = 256  # the longest draft that has a price
 LONGEST = 64  # the longest draft that is searched unless the caller says otherwise
 _HALVINGS = 100  # of an interval of length 1: down to the last bit
 
@@ -24,7 +25,7 @@ def tokens_per_round(alpha: float, gamma: int) -> float:
     """a(alpha, gamma), for alpha in [0, 1] and gamma >= 0."""
     if not 0 <= alpha <= 1:
         raise InputError(f"alpha must be within 0 and 1, got {alpha:g}")
-    _check_gamma(gamma)
+    check_gamma(gamma)
     total = 1.0
     for _ in range(gamma):  # Horner: no cancellation near alpha = 1
         total = 1 + alpha * total
@@ -33,7 +34,7 @@ def tokens_per_round(alpha: float, gamma: int) -> float:
 
 def alpha_of(tokens: float, gamma: int) -> float:
     """The constant acceptance with so many tokens per round at gamma >= 1: the inverse of `tokens_per_round`."""
-    _check_gamma(gamma)
+    check_gamma(gamma)
     if gamma == 0 or not 1 <= tokens <= gamma + 1:
         raise InputError(f"tokens per round at gamma {gamma} lie within 1 and {gamma + 1}, got {tokens:g}")
     if tokens in (1, gamma + 1):
@@ -52,7 +53,7 @@ def verify_ms(t_target: float, gamma: int, slope: float = 0.0) -> float:
 
 def itl_ms(gamma: int, t_draft: float, t_verify: float, tokens: float) -> float:
     """Milliseconds a token, of a round with gamma drafts that gives so many tokens."""
-    _check_gamma(gamma)
+    check_gamma(gamma)
     if not tokens >= 1:
         raise InputError(f"a round gives at least one token, got {tokens:g}")
     return (gamma * t_draft + t_verify) / tokens
@@ -114,7 +115,7 @@ def calculate(
     Raises InputError for what can't be, such as more tokens per round than gamma + 1.
     """
     if gamma is not None:
-        _check_gamma(gamma)
+        check_gamma(gamma)
     if alpha is None:
         assert tokens is not None
         assert gamma is not None
@@ -143,6 +144,9 @@ def price_per_million(price_per_hour: float, tokens_per_second: float) -> float:
     return price_per_hour / (tokens_per_second * 3600) * 1e6
 
 
-def _check_gamma(gamma: int) -> None:
+def check_gamma(gamma: int) -> None:
+    """Raises InputError for a draft length that has no price."""
     if gamma < 0:
         raise InputError(f"gamma must be an integer >= 0, got {gamma}")
+    if gamma > MOST:
+        raise InputError(f"gamma must be at most {MOST}, got {gamma}")

@@ -68,6 +68,11 @@ class Surface:
         return tuple(sorted({load for loads in self._slices.values() for load in loads}))
 
     @property
+    def longest(self) -> int:
+        """The greatest length that was measured anywhere."""
+        return max(lengths.places[-1] for loads in self._slices.values() for lengths in loads.values())
+
+    @property
     def contexts(self) -> tuple[int, ...]:
         """Every measured context, ascending."""
         return tuple(self._slices)
