@@ -91,14 +91,15 @@ def _half_width(residual: Floats, y: Floats) -> Floats:
     v = (y / y.max(axis=0)) ** _VARIANCE_POWER
     v_sum = v.sum(axis=0)
     shrunk = v * (1 - 2 * w) + w**2 * v_sum  # what a residual's variance v has become
-    q = np.divide(v, shrunk, out=np.zeros_like(v), where=v > 0)
+    alone = (v > 0) & (shrunk <= 0)  # one cluster outweighs all others by more than a float can say
+    q = np.divide(v, shrunk, out=np.zeros_like(v), where=(v > 0) & ~alone)
     trace = v_sum  # of A: q * shrunk summed
     a, b, c = ((q * term).sum(axis=0) for term in (w**2, v**2, w * v))
     square = (q**2 * (v**2 + 2 * v * (shrunk - v))).sum(axis=0)
     square += v_sum**2 * a**2 + 2 * a * b - 4 * v_sum * a * c + 2 * c**2
-    freedom = np.maximum(1.0, trace**2 / square)
+    freedom = np.maximum(1.0, np.divide(trace**2, square, out=np.ones_like(square), where=square > 0))
     half: Floats = t_quantile(freedom, LEVEL) * np.sqrt((q * residual**2).sum(axis=0))
-    return half
+    return np.where(alone.any(axis=0), np.inf, half)  # then nothing is known of a second one: as wide as can be
 
 
 def _ends(mean: Floats, half: Floats, low: Floats, high: Floats, clusters: NDArray[np.int64]) -> tuple[Floats, Floats]:
