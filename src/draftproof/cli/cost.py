@@ -62,7 +62,7 @@ def add_parser(commands: Any) -> None:
         ("tokens", "draft tokens"),
     ):
         shown = ",".join(map(str, getattr(grid, name)))
-        add(f"--{name}", type=integers, metavar="N,N,...", help=f"{text} ({shown})")
+        add(f"--{name}", type=options.integers, metavar="N,N,...", help=f"{text} ({shown})")
     add("--passes", type=int, metavar="N", help=f"how often every point is visited ({grid.passes})")
     add("--text", metavar="FILE", help="a text for prompts; drafters that look things up depend on it (a built-in one)")
     add("--json", action="store_true", help="print the file's content")
@@ -70,14 +70,6 @@ def add_parser(commands: Any) -> None:
     options.add_model_options(parser, drafter=None)
     options.add_sampling_options(parser, logprobs=False)
     parser.set_defaults(model=None, run=run)  # no model: the run's, or the demo
-
-
-def integers(text: str) -> tuple[int, ...]:
-    """(1, 8) of "1,8"."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} must be whole numbers with commas between, like 1,8") from None
 
 
 def settings_of(args: argparse.Namespace) -> CostSettings:

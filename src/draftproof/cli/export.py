@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from draftproof.errors import InputError
 from draftproof.export.engines import ENGINES, export
 from draftproof.export.exported import CONFIG_FILE, Exported
 from draftproof.export.policy import policy_of
+from draftproof.measure.files import write_whole
 from draftproof.planner.plan import Plan
 
 _PLAN = "plan.json"
@@ -73,12 +73,7 @@ def write(path: Path, text: str, *, force: bool) -> None:
     try:
         data = text.encode("utf-8")
         if force:
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-            try:
-                temporary.write_bytes(data)
-                os.replace(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            write_whole(path, data)
         else:
             with path.open("xb") as new:
                 new.write(data)

@@ -36,6 +36,16 @@ def memory(text: str) -> int:
     return size
 
 
+def integers(text: str) -> tuple[int, ...]:
+    """(1, 8) of "1,8"."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be numbers with commas between, whole numbers like 1,8"
+        ) from None
+
+
 def bias(text: str) -> tuple[int, float]:
     """(token id, number) of "ID=VALUE"."""
     token, _, value = text.partition("=")

@@ -60,7 +60,12 @@ def add_parser(commands: Any) -> None:
 def _add_run_options(group: Any) -> None:
     add = group.add_argument
     add("--cost", metavar="FILE", help="what `draftproof cost` wrote (RUN/cost.json)")
-    add("--concurrency", type=_loads, metavar="N,N", help="sequences decoded at once (the loads that were measured)")
+    add(
+        "--concurrency",
+        type=options.integers,
+        metavar="N,N",
+        help="sequences decoded at once (the loads that were measured)",
+    )
     add("--price-per-hour", type=_number, metavar="X", help="of the machine; adds the price of a million tokens")
     add("--memory", type=options.memory, metavar="SIZE", help="of the card, like 80GiB; says what fits")
     add("--context", type=int, metavar="N", help="tokens of context to plan for (the run's own)")
@@ -232,10 +237,3 @@ def _step(text: str) -> tuple[str | None, float]:
     """(drafter or None, milliseconds) of "NAME=MS" or "MS"."""
     name, named, ms = text.rpartition("=")
     return (name if named else None), _number(ms)
-
-
-def _loads(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} must be numbers with commas between, like 1,8,64") from None

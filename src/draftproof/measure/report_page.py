@@ -12,11 +12,9 @@ Does not know: plans, what is on the page.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import importlib.resources
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ import markupsafe
 
 from draftproof import __version__
 from draftproof.errors import InputError
+from draftproof.measure.files import write_whole
 from draftproof.measure.report_charts import Figure
 
 _HELP = "the HTML report needs altair and vl-convert: pip install 'draftproof[report]'"
@@ -94,13 +93,4 @@ def _safe(text: str) -> markupsafe.Markup:
 
 def write(path: str | Path, page: str) -> None:
     """The whole file or nothing; a file that was there is replaced. Raises InputError where it can't be written."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(page, encoding="utf-8", errors="backslashreplace", newline="\n")
-        os.replace(temporary, path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"can't write {path}: {error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    write_whole(Path(path), page.encode("utf-8", errors="backslashreplace"))
