@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig
+from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, MistralConfig
 
 from draftproof.drafters.scripted import ScriptedDrafter
 from draftproof.engine.step import Engine
@@ -29,6 +29,7 @@ CONFIGS = {
     "llama": LlamaConfig(**SIZE),
     "mistral": MistralConfig(**SIZE, sliding_window=8),
     "gemma2": Gemma2Config(**SIZE, head_dim=16, sliding_window=8, attn_logit_softcapping=0.5),
+    "gpt2": GPT2Config(vocab_size=97, n_embd=64, n_layer=2, n_head=4, n_positions=256, initializer_range=0.3),
 }
 TEXT = np.random.default_rng(0).integers(3, 97, 45).astype(np.int32)
 
@@ -65,13 +66,15 @@ def test_equals_stock(name, dtype, limit):
     assert np.abs(got - truth).max() <= limit * max(1.0, np.abs(truth).max())
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_equals_the_cpu_in_float64_trees_included(name):
+# GPT-2 computes in float64 throughout. The others take their norms and rotary angles in float32 whatever the model's
+# dtype, and the two devices round those differently: 1e-6 of the largest logit was measured.
+@pytest.mark.parametrize(("name", "limit"), [("gpt2", 1e-12), ("llama", 1e-5), ("mistral", 1e-5), ("gemma2", 1e-5)])
+def test_equals_the_cpu_in_float64_trees_included(name, limit):
     both = [
         feed(TorchTarget(module(name, torch.float64, device), num_pages=20, page_size=4), [30, 6], [0, 0, 1, 2, 2])
         for device in ("cuda", "cpu")
     ]
-    assert np.abs(both[0] - both[1]).max() <= 1e-10 * np.abs(both[1]).max()
+    assert np.abs(both[0] - both[1]).max() <= limit * np.abs(both[1]).max()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
