@@ -5,6 +5,7 @@ Does not know: tokenizers (strings in bad words and stop are resolved by `LLM`),
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,6 +16,11 @@ from draftproof.errors import InvalidParams
 
 RuleName = Literal["auto", "reject", "follow", "coupled"]
 RULES: tuple[RuleName, ...] = ("auto", "reject", "follow", "coupled")
+# float32 logits times or over these, and sums of a million of them, are finite: a parameter makes no NaN, no infinity
+LARGEST, SMALLEST = 1e30, 1e-30
+_FINITE = sys.float_info.max
+_FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+_LARGEST_ID = 2**31 - 1  # token ids are int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,9 @@ class SamplingParams:
     top_k, top_p, min_p: applied in this order, after the temperature; None, 1.0 and 0.0 switch them off.
     repetition_penalty: over prompt and output tokens (> 1 discourages); presence_ / frequency_penalty: over output
         tokens only, subtracted from the logits.
-    logit_bias: token id -> number added to the logit.
+    logit_bias: token id -> number added to the logit; -inf forbids a token.
+    These numbers, and the temperature, are at most 1e30 in size (a repetition_penalty at least 1e-30): what is beyond
+        has no float32 law.
     bad_words: token id sequences (or strings, resolved by `LLM`) that must not be completed.
     min_new_tokens: stop ids are forbidden, and stop strings not looked for, before this many tokens; the cap wins.
     max_new_tokens: None is "up to the context limit".
@@ -61,7 +69,9 @@ class SamplingParams:
     def __post_init__(self) -> None:
         for name, holds, must in _checks(self):
             if not holds:
-                raise InvalidParams(f"{name} must be {must}, got {getattr(self, name)!r}")
+                raise InvalidParams(f"{name} must be {must}, got {_shown(getattr(self, name))}")
+        for name in _FLOATS:  # an integer or a NumPy scalar would take part in arithmetic of another precision
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     @property
     def has_processors(self) -> bool:
@@ -83,12 +93,24 @@ class SamplingParams:
         return "follow" if self.temperature == 0 else "coupled"
 
 
-def _finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python prints no integer of more than 4300 digits
+        return "an integer of thousands of digits"
 
 
-def _integer(value: object, low: int) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= low)
+def _within(value: object, low: float, high: float) -> bool:
+    """A number (NaN is none) in [low, high]; comparing an integer of any size is exact."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
+
+
+def _integer(value: object, low: int, high: float = np.inf) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(low <= value <= high)
+
+
+def _id(value: object) -> bool:
+    return _integer(value, 0, _LARGEST_ID)
 
 
 def _strings(value: object) -> bool:
@@ -102,12 +124,12 @@ def _text(value: object) -> bool:
 
 def _bias(value: object) -> bool:
     return isinstance(value, Mapping) and all(
-        _integer(k, 0) and isinstance(v, (int, float)) and not np.isnan(v) and v != np.inf for k, v in value.items()
+        _id(token) and (_within(number, -_FINITE, LARGEST) or number == -np.inf) for token, number in value.items()
     )
 
 
 def _ids(value: object) -> bool:
-    return isinstance(value, (Sequence, Set)) and not isinstance(value, str) and all(_integer(t, 0) for t in value)
+    return isinstance(value, (Sequence, Set)) and not isinstance(value, str) and all(map(_id, value))
 
 
 def _words(value: object) -> bool:
@@ -118,21 +140,31 @@ def _words(value: object) -> bool:
 
 def _checks(p: SamplingParams) -> list[tuple[str, bool, str]]:
     """(field, does it hold, what it must be) of every parameter."""
+    signed = f"a number in [{-LARGEST:g}, {LARGEST:g}]"
     return [
-        ("temperature", _finite(p.temperature) and p.temperature >= 0, "a finite number >= 0"),
+        ("temperature", _within(p.temperature, 0, _FINITE), "a finite number >= 0"),
+        ("temperature", _within(p.temperature, 0, LARGEST), f"at most {LARGEST:g}"),
         ("top_k", p.top_k is None or _integer(p.top_k, 1), "None or an integer >= 1"),
-        ("top_p", _finite(p.top_p) and 0 < p.top_p <= 1, "in (0, 1]"),
-        ("min_p", _finite(p.min_p) and 0 <= p.min_p <= 1, "in [0, 1]"),
-        ("repetition_penalty", _finite(p.repetition_penalty) and p.repetition_penalty > 0, "a finite number > 0"),
-        ("presence_penalty", _finite(p.presence_penalty), "a finite number"),
-        ("frequency_penalty", _finite(p.frequency_penalty), "a finite number"),
-        ("logit_bias", _bias(p.logit_bias), "a mapping of token id to number (-inf forbids a token)"),
+        ("top_p", _within(p.top_p, 0, 1) and p.top_p > 0, "in (0, 1]"),
+        ("min_p", _within(p.min_p, 0, 1), "in [0, 1]"),
+        (
+            "repetition_penalty",
+            _within(p.repetition_penalty, SMALLEST, LARGEST),
+            f"a number in [{SMALLEST:g}, {LARGEST:g}]",
+        ),
+        ("presence_penalty", _within(p.presence_penalty, -LARGEST, LARGEST), signed),
+        ("frequency_penalty", _within(p.frequency_penalty, -LARGEST, LARGEST), signed),
+        (
+            "logit_bias",
+            _bias(p.logit_bias),
+            f"a mapping of token id to number, at most {LARGEST:g} (-inf forbids a token)",
+        ),
         ("bad_words", _words(p.bad_words), "a sequence of non-empty strings or token id sequences"),
         ("min_new_tokens", _integer(p.min_new_tokens, 0), "an integer >= 0"),
         ("max_new_tokens", p.max_new_tokens is None or _integer(p.max_new_tokens, 0), "None or an integer >= 0"),
         ("stop_ids", _ids(p.stop_ids), "a sequence of token ids"),
         ("stop", _strings(p.stop), "a sequence of non-empty strings"),
-        ("seed", p.seed is None or (_integer(p.seed, 0) and p.seed < 2**64), "None or an integer in [0, 2**64)"),
+        ("seed", p.seed is None or _integer(p.seed, 0, 2**64 - 1), "None or an integer in [0, 2**64)"),
         ("logprobs", p.logprobs is None or _integer(p.logprobs, 0), "None or an integer >= 0"),
         ("logprobs_mode", p.logprobs_mode in ("raw", "processed"), "'raw' or 'processed'"),
         ("rule", p.rule in RULES, f"one of {', '.join(RULES)}"),

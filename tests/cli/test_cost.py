@@ -139,5 +139,6 @@ def test_on_the_demo_model(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == cost
     assert CostCurve.from_json(cost).loads == (1, 2)
     assert cost["model"]["num_layers"] == 30
+    assert (cost["sampling"]["temperature"], cost["sampling"]["rule"]) == (0, "follow")
     assert Path(cost["command"][0]).name == "draftproof"
     assert os.path.getsize(out) > 500

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from draftproof.cli import measure_watch
-from draftproof.cli.measure import next_commands
+from draftproof.cli.main import parser
+from draftproof.cli.measure import next_commands, settings_of
+from draftproof.errors import EngineError, InputError
 from draftproof.measure import run as running
 
 Command = Callable[..., Any]
@@ -169,6 +171,9 @@ def test_ctrl_c_says_how_to_carry_on(command: Command, place: Path, monkeypatch:
         (["--draft-model", "x"], "unrecognized arguments: --draft-model"),
         (["--log", "--bucket-field", "nope"], "has the bucket field 'nope'"),
         (["--log"], "no line of"),
+        (["--stop-id", "999999"], "token id 999999 in logit_bias, stop_ids or bad_words is outside the vocabulary"),
+        (["--logit-bias", "999999=1"], "token id 999999 in logit_bias"),
+        (["--kv-memory", "1KiB"], "has no line that can be measured (line 1: "),
     ],
 )
 def test_what_can_t_be_is_one_line_and_leaves_nothing(
@@ -181,6 +186,41 @@ def test_what_can_t_be_is_one_line_and_leaves_nothing(
     assert line.startswith("draftproof: error: ")
     assert message in line
     assert not (place / "run").exists()
+
+
+def test_the_names_of_settings_are_the_options(place: Path) -> None:
+    args = parser().parse_args(arguments(place))
+    (command,) = (action for action in parser()._actions if isinstance(action.choices, dict))
+    options = {name for action in command.choices["measure"]._actions for name in action.option_strings}
+    names = [name for name in settings_of(args).asked("") if name.startswith("--")]
+    assert len(names) > 20
+    assert [name for name in names if name not in options] == []
+
+
+@pytest.mark.parametrize("wrong", [["--stop-id", "999999"], ["--top-k", "0"], ["--limit", "0"]])
+def test_after_a_refusal_the_mended_command_runs(command: Command, place: Path, wrong: list[str]) -> None:
+    refused = command(*arguments(place, *wrong))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert command(*arguments(place, "--stop-id", "7")).code == 0
+    other = command(*arguments(place, "--stop-id", "8"))
+    assert "--stop-id was [7], now it is [8]" in other.err
+
+
+def test_what_ends_before_the_first_part_keeps_nothing_and_does_not_say_it_does(
+    command: Command, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = running.measure_group
+    for error, code in ((KeyboardInterrupt(), 130), (InputError("the disk is full"), 2), (EngineError("broken"), 1)):
+
+        def fails(*_: Any, error: BaseException = error) -> Any:
+            raise error
+
+        monkeypatch.setattr(running, "measure_group", fails)
+        ran = command(*arguments(place, "--quiet"))
+        assert (ran.code, ran.err.count("\n")) == (code, 1)
+        assert not (place / "run").exists()
+    monkeypatch.setattr(running, "measure_group", real)
+    assert command(*arguments(place, "--quiet", "--top-k", "5")).code == 0
 
 
 def test_no_drafter_is_one_line(command: Command, place: Path) -> None:

@@ -286,3 +286,60 @@ def test_what_lies_beyond_the_costs_is_named(command: Command, folder: Path) -> 
     out = command("plan", str(folder), "--concurrency", "500").out
     assert "rows each" in out
     assert "up to 64 sequences" in out
+
+
+def test_a_best_length_at_the_end_of_the_search_is_said(command: Command) -> None:
+    words = ("plan", "--t-target", "100", "--t-draft", "0.1", "--alpha")
+    long = command(*words, "0.97", "--json").json  # beyond 64, and a true peak
+    gains = [sum(0.97**k for k in range(gamma + 1)) / (1 + 0.001 * gamma) for gamma in range(400)]
+    assert long["best_gamma"] == gains.index(max(gains)) > 64
+    assert long["notes"] == []
+    endless = command(*words, "1", "--json").json
+    assert endless["best_gamma"] == 256
+    (note,) = endless["notes"]
+    assert "searched up to 256 only" in note
+    assert f"note: {note}\n" in command(*words, "1").out
+    assert "note:" not in command(*words, "0.97").out
+
+
+COSTS_OF = {"temperature": 0.0, "top_k": None, "top_p": 1.0, "rule": "follow"}
+
+
+@pytest.mark.parametrize(
+    ("costs", "run", "says"),
+    [
+        (
+            COSTS_OF,
+            {"temperature": 0.8, "top_p": 0.95, "rule": "coupled"},
+            "(costs: temperature 0.0, top_p 1.0, rule follow; ",
+        ),
+        (
+            COSTS_OF,
+            {"temperature": 0.8, "top_p": 0.95, "rule": "coupled"},
+            "; acceptance: temperature 0.8, top_p 0.95, rule coupled)",
+        ),
+        (
+            {"temperature": 0.8, "top_k": 40},
+            {"temperature": 0.8, "top_k": None},
+            "(costs: top_k 40; acceptance: top_k not given)",
+        ),
+        (COSTS_OF, {"temperature": 0, "top_p": 0.9, "rule": "coupled"}, None),  # no law is built
+        (COSTS_OF, COSTS_OF, None),
+        ({"temperature": 0.8}, {"temperature": 0.8, "min_p": 0.1}, None),  # an older cost file says no more
+        (None, COSTS_OF, None),
+    ],
+)
+def test_costs_under_other_sampling_than_the_run_are_noted(
+    command: Command, folder: Path, costs: dict[str, Any] | None, run: dict[str, Any], says: str | None
+) -> None:
+    for name, sampling in (("cost.json", costs), ("run.json", run)):
+        value = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(value | {"sampling": sampling}))
+    ran = command("plan", str(folder))
+    stored = json.loads((folder / "plan.json").read_text())["notes"]
+    notes = [note for note in stored if "other sampling parameters" in note]
+    assert len(notes) == (says is not None)
+    for note in notes:
+        assert says is not None
+        assert says in note
+        assert f"note: {note}\n" in ran.out

@@ -1,5 +1,7 @@
 """Cost curves: every point is visited, nothing is left running, and the check is honest arithmetic."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from draftproof.drafters import make
 from draftproof.engine.build import Built
 from draftproof.errors import InputError, InvalidParams
 from draftproof.measure import cost as costs
+from draftproof.measure import cost_file
 from draftproof.measure.cost import Grid, Subject, check, check_loads, measure_costs, num_stages
 from draftproof.measure.cost_steps import Bench, Filler, Step
 from draftproof.models.toy import HashTarget, ToyOptions
@@ -170,3 +173,32 @@ def test_what_changing_widths_cost_is_the_drafters_and_only_where_it_drafts():
     quick = {**found, "drafters": {"d": [dict(p) for p in found["drafters"]["d"] if p["tokens"]]}}
     costs._add_changes(quick, {("d", 1): [step(1, 5, 1e-3, 1e-3, 3)]})
     assert [p["ms"] for p in quick["drafters"]["d"] if p["tokens"]] == [6.0, 8.0]  # never less than was measured
+
+
+@pytest.mark.parametrize(
+    ("grid", "says"),
+    [
+        ({"tokens": (1, 1000)}, "drafts of up to 1000 (--rows, --tokens) are measured, and the model's limit is 8192"),
+        ({"tokens": (1, 1000)}, ": give --tokens up to 155"),
+        ({"rows": (1, 500)}, ": give --rows up to 155"),
+        ({"contexts": (8192,)}, ": give --contexts up to 7702"),
+        ({"contexts": (7720,)}, ": give --contexts up to 7702, or --rows up to 8"),
+        ({"rows": (1, 500), "tokens": (1, 500)}, ": give fewer and lower numbers to --contexts, --rows and --tokens"),
+        ({"sequences": (1, 8), "contexts": (300,)}, "which holds 5000 (each sequence grows by up to 490 while"),
+    ],
+)
+def test_what_does_not_fit_names_the_option_that_is_the_cause(grid, says):
+    with pytest.raises(InvalidParams) as error:
+        cost_file._check_room(Grid(**grid), 8192, 5000)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("grid", [{"tokens": (1, 1000)}, {"rows": (1, 500)}, {"contexts": (8192,)}])
+def test_what_is_said_to_fit_fits_and_no_more_would(grid):
+    with pytest.raises(InvalidParams) as error:
+        cost_file._check_room(Grid(**grid), 8192, 10**9)
+    name, most = re.fullmatch(r".*: give --(\w+) up to (\d+)", str(error.value)).groups()
+    first = () if name == "contexts" else (1,)
+    cost_file._check_room(Grid(**{name: (*first, int(most))}), 8192, 10**9)
+    with pytest.raises(InvalidParams):
+        cost_file._check_room(Grid(**{name: (*first, int(most) + 1)}), 8192, 10**9)

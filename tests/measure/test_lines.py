@@ -72,6 +72,14 @@ def test_a_broken_parquet_file_is_one_error(tmp_path: Path) -> None:
         list(read_lines(path))
 
 
+@pytest.mark.parametrize("data", [b"", b'{"prompt": "a"}\n', b"PAR", b"<html>"])
+@pytest.mark.parametrize("name", ["x.parquet", "x.Parquet"])
+def test_a_file_that_says_parquet_and_is_none_is_one_error(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=r"is no Parquet file, whatever its name: .* a name like data\.jsonl"):
+        list(read_lines(tmp_path / name))
+
+
 @pytest.mark.parametrize("name", ["nowhere", "."])
 def test_a_file_that_can_t_be_read_is_one_error(tmp_path: Path, name: str) -> None:
     for read in (fingerprint, lambda path: list(read_lines(path))):

@@ -342,3 +342,16 @@ def test_small_plans_draw_too(opened: Callable[..., Opened], tmp_path: Path, gam
     one = opened(path)
     assert one.page.locator("select[data-signal=bucket]").is_hidden()  # there is nothing to choose
     one.is_quiet()
+
+
+@pytest.mark.parametrize(("alpha", "best"), [(0.97, 72), (1.0, 256)])
+def test_the_calculators_peak_is_the_planners_however_long_the_draft(
+    opened: Callable[..., Opened], tmp_path: Path, alpha: float, best: int
+) -> None:
+    settings = Settings(t_target=100, t_draft=0.5, gamma=4, alpha=alpha)
+    assert price.best_gamma(alpha, price.round_costs(100, 0.5)) == best
+    path = tmp_path / "long.html"
+    write_calculator(path, settings)
+    one = opened(path)
+    assert one.answer("peak")["gamma"] == best
+    assert one.is_quiet()

@@ -21,6 +21,8 @@ from filelock import FileLock
 
 from draftproof.errors import InputError
 from draftproof.measure import files, run
+from draftproof.measure.query import query
+from draftproof.measure.read import read_run
 from draftproof.measure.run import measure
 from draftproof.measure.settings import Settings
 from draftproof.measure.specs import parse_drafters
@@ -540,6 +542,106 @@ def test_a_full_disk_is_one_error_and_keeps_what_is_there(settings: Settings, mo
     monkeypatch.setattr(files.os, "fsync", real)
     _, watch = go(settings)
     assert watch.begun == (33, 18, 12)
+
+
+BAD_STOP = SamplingParams(seed=0, stop_ids=(999_999,))
+
+
+def everything(folder: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def test_a_refusal_leaves_what_was_there_and_nothing_else(settings: Settings, tmp_path: Path) -> None:
+    before = everything(tmp_path)
+    for out in ("run", "a/b/run", "."):
+        with pytest.raises(InputError):
+            go(replace(settings, out=settings.out.parent / "out" / out, sampling=BAD_STOP))
+    places = {"cache", *(path.name for path in before if path.parent == tmp_path)}
+    assert {path.name for path in tmp_path.iterdir()} == places
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(InputError, match="outside the vocabulary"):
+        go(replace(settings, out=empty, sampling=BAD_STOP))
+    assert everything(empty) == {}
+
+
+def test_a_refusal_takes_nothing_that_was_not_the_run_s(settings: Settings) -> None:
+    mine = settings.out / "parts"
+    mine.mkdir(parents=True)
+    (mine / "notes.txt").write_text("mine")
+    (settings.out / "run.json").write_text("mine too")
+    before = everything(settings.out)
+    with pytest.raises(InputError, match="holds no run"):
+        go(settings)
+    assert everything(settings.out) == before
+
+
+@pytest.mark.parametrize("calls_before", range(5))
+def test_a_disk_that_is_full_from_the_start_leaves_nothing(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, calls_before: int
+) -> None:
+    real, calls = os.fsync, 0
+
+    def full(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > calls_before:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(InputError, match="the disk is full"):
+        go(settings)
+    assert calls == calls_before + 1
+    assert not settings.out.exists()
+
+
+def test_a_run_that_was_begun_before_survives_a_refusal_before_its_first_part(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go(settings)
+    for part in settings.out.glob("p*/*.parquet"):
+        part.unlink()
+    before = everything(settings.out)
+
+    def refuse(*_: Any) -> Any:
+        raise InputError("no more")
+
+    monkeypatch.setattr(run, "measure_group", refuse)
+    with pytest.raises(InputError, match="no more"):
+        go(settings)
+    assert everything(settings.out) == before
+
+
+@pytest.mark.parametrize("kind", ["parts", "prompts"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_broken_part_is_named_with_the_way_to_mend_it_which_mends_it(
+    settings: Settings, kind: str, number: int
+) -> None:
+    go(settings)
+    whole = everything(settings.out)
+    part = settings.out / kind / f"part-{number:06d}.parquet"
+    data = bytearray(part.read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)  # the footer is whole: only reading the rows tells
+    for broken in (b"PAR1 and no more", b"", bytes(data)):
+        part.write_bytes(broken)
+        for ask in (lambda: read_run(settings.out), lambda: query(settings.out, "select * from tokens, prompts")):
+            with pytest.raises(InputError) as error:
+                ask()
+            assert str(error.value).startswith(f"{part} can't be read (")
+            assert "delete this file and give the same `draftproof measure` command again" in str(error.value)
+    if kind == "prompts":
+        with pytest.raises(InputError, match="delete this file and give the same"):
+            go(settings)
+    part.unlink()
+    with pytest.raises(InputError, match=r"is not whole.*; give the same `draftproof measure` command again"):
+        read_run(settings.out)
+    outcome, watch = go(settings)
+    assert not outcome.untouched
+    assert watch.num_tokens < outcome.counts.tokens  # that part alone
+    assert watch.num_pairs + 9 * number == 33
+    assert everything(settings.out) == whole
+    assert go(settings)[0].untouched
 
 
 # -- as a process ------------------------------------------------------------------------------------------------------

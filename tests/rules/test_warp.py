@@ -175,7 +175,7 @@ def test_ids_outside_the_vocabulary_are_named(params, stop_ids, name):
         processed(np.zeros(3), params, history([7] if "repetition" in name else []), frozenset(stop_ids))
 
 
-def test_a_bias_beyond_the_floats_is_an_error_not_a_warning():
-    params = SamplingParams(logit_bias={0: 1e39})
-    with pytest.raises(RowError):
-        best_id(processed(np.zeros(3, np.float32), params, history([]), NO_STOPS))
+def test_a_logit_beyond_the_floats_is_an_error_not_a_warning():
+    params = SamplingParams(repetition_penalty=1e-30)
+    with pytest.raises(RowError):  # no model means a logit of 1e9
+        best_id(processed(np.array([1e9, 0, 0], np.float32), params, history([0]), NO_STOPS))

@@ -19,6 +19,7 @@ from draftproof.errors import DraftproofError
 from draftproof.measure.run import Outcome, measure
 from draftproof.measure.settings import DEFAULT_BATCH, DEFAULT_GAMMA, Settings
 from draftproof.measure.specs import parse_drafters
+from draftproof.measure.store import is_begun
 from draftproof.measure.summary import Summary, summarise_run
 from draftproof.planner.interval import Interval
 
@@ -104,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             outcome = measure(settings, ["draftproof", *sys.argv[1:]], watch)
         except (KeyboardInterrupt, DraftproofError):
-            if watch.measuring:
+            if watch.measuring and is_begun(settings.out):
                 note(f"what is measured so far is kept in {settings.out}: the same command carries on")
             raise
     summary = summarise_run(outcome.path)

@@ -198,7 +198,7 @@ def _calculate(args: argparse.Namespace) -> None:
         raise InputError("--tokens-per-round needs the draft length that it was seen at: --gamma")
     slope = args.verify_slope or 0.0
     price.check_gamma(args.gamma or 0)
-    costs = price.round_costs(args.t_target, steps[None], slope, max(price.LONGEST, args.gamma or 0))
+    costs = price.round_costs(args.t_target, steps[None], slope)
     found = price.calculate(costs, gamma=args.gamma, alpha=args.alpha, tokens=args.tokens_per_round)
     if args.html is not None:
         from draftproof.measure.report import Settings, write_calculator  # its charts are an optional dependency

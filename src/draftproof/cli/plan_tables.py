@@ -51,6 +51,8 @@ def show_calculation(found: Calculation, money: Mapping[str, float]) -> None:
     if money:
         plain, now = money["price_per_million_plain"], money["price_per_million"]
         print(f"a million tokens: {now:.2f} instead of {plain:.2f}")
+    for line in found.notes:
+        print(f"note: {line}")
 
 
 def _bands(plan: Plan) -> Iterator[tuple[Bucket, Band]]:

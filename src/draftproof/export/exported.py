@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,17 @@ class Engine:
     version: str  # that its names were checked against
     kinds: frozenset[str]  # of drafters it has a match for
     by_load: frozenset[str]  # of drafters whose draft length it changes with the load
+
+
+@dataclass(frozen=True, slots=True)
+class Expressed:
+    """What one engine's module says about a drafter: fields as of `Exported`; lost and notes beyond everybody's."""
+
+    config: dict[str, Any]
+    lost: Sequence[str]
+    notes: Sequence[str]
+    options: tuple[tuple[str, str], ...] = ()
+    file_option: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,11 @@ def one_line(text: str) -> str:
 def shell(words: Sequence[str], options: Sequence[tuple[str, str]], between: str = " \\\n  ") -> str:
     """A command line: the words, then each option with its value on a line of its own; everything quoted."""
     return between.join([shlex.join(words), *(f"{name} {shlex.quote(value)}" for name, value in options)])
+
+
+def config_of(options: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Options of a command as settings: names without dashes, whole numbers as numbers."""
+    return {name.lstrip("-"): int(value) if value.isdigit() else value for name, value in options}
 
 
 def yaml(value: dict[str, Any], indent: int = 0) -> str:
@@ -174,6 +190,27 @@ def plain(policy: Policy, engine: Engine, words: Sequence[str], why: str = "") -
         file_option=None,
         not_expressed=tuple(lost(policy, engine, None)),
         notes=tuple(common_notes(policy)),
+    )
+
+
+def written(
+    policy: Policy, engine: Engine, words: Sequence[str], express: Callable[[Policy, Candidate], Expressed]
+) -> Exported:
+    """The policy in an engine's words: what `express` makes of the best drafter, or the plain command."""
+    chosen = policy.best(engine.kinds, engine.by_load)
+    if chosen is None:
+        return plain(policy, engine, words)
+    said = express(policy, chosen)
+    return Exported(
+        engine=engine,
+        enabled=True,
+        summary=summary(policy, engine, chosen),
+        config=said.config,
+        words=tuple(words),
+        options=said.options,
+        file_option=said.file_option,
+        not_expressed=(*lost(policy, engine, chosen), *said.lost),
+        notes=(*common_notes(policy), *said.notes),
     )
 
 

@@ -9,7 +9,7 @@ Does not know: plans, files.
 
 from __future__ import annotations
 
-from draftproof.export.exported import Engine, Exported, common_notes, lost, plain, summary
+from draftproof.export.exported import Engine, Exported, Expressed, config_of, written
 from draftproof.export.policy import NGRAM_MIN, Candidate, Policy, tiers_of
 
 ENGINE = Engine("llama.cpp", "llama-cpp-python 0.3.36", frozenset({"ngram", "model"}), by_load=frozenset())
@@ -17,22 +17,12 @@ ENGINE = Engine("llama.cpp", "llama-cpp-python 0.3.36", frozenset({"ngram", "mod
 
 def export(policy: Policy) -> Exported:
     """The policy as flags of the server."""
-    words = ("llama-server", "-m", policy.model)
-    chosen = policy.best(ENGINE.kinds, ENGINE.by_load)
-    if chosen is None:
-        return plain(policy, ENGINE, words)
+    return written(policy, ENGINE, ("llama-server", "-m", policy.model), _express)
+
+
+def _express(policy: Policy, chosen: Candidate) -> Expressed:
     flags = _flags(chosen)
-    return Exported(
-        engine=ENGINE,
-        enabled=True,
-        summary=summary(policy, ENGINE, chosen),
-        config={name.lstrip("-"): int(value) if value.isdigit() else value for name, value in flags},
-        words=words,
-        options=flags,
-        file_option=None,
-        not_expressed=(*lost(policy, ENGINE, chosen), *_peculiar(policy, chosen)),
-        notes=(*common_notes(policy), *_notes(policy, chosen)),
-    )
+    return Expressed(config_of(flags), _peculiar(policy, chosen), _notes(policy, chosen), flags)
 
 
 def _flags(chosen: Candidate) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ Does not know: plans, files.
 
 from __future__ import annotations
 
-from draftproof.export.exported import Engine, Exported, common_notes, lost, plain, summary
+from draftproof.export.exported import Engine, Exported, Expressed, config_of, written
 from draftproof.export.policy import NGRAM_MAX, Candidate, Policy, tiers_of
 
 ENGINE = Engine("SGLang", "0.5.23", frozenset({"ngram", "suffix", "model"}), by_load=frozenset())
@@ -21,21 +21,12 @@ _ALGORITHMS = {"ngram": "NGRAM", "suffix": "NGRAM", "model": "STANDALONE"}
 def export(policy: Policy) -> Exported:
     """The policy as flags of the server."""
     words = ("python3", "-m", "sglang.launch_server", "--model-path", policy.model)
-    chosen = policy.best(ENGINE.kinds, ENGINE.by_load)
-    if chosen is None:
-        return plain(policy, ENGINE, words)
-    flags = _flags(chosen)
-    return Exported(
-        engine=ENGINE,
-        enabled=True,
-        summary=summary(policy, ENGINE, chosen),
-        config={name.removeprefix("--"): int(value) if value.isdigit() else value for name, value in flags},
-        words=words,
-        options=tuple(flags),
-        file_option=None,
-        not_expressed=(*lost(policy, ENGINE, chosen), *_peculiar(policy, chosen)),
-        notes=(*common_notes(policy), *_notes(chosen)),
-    )
+    return written(policy, ENGINE, words, _express)
+
+
+def _express(policy: Policy, chosen: Candidate) -> Expressed:
+    flags = tuple(_flags(chosen))
+    return Expressed(config_of(flags), _peculiar(policy, chosen), _notes(chosen), flags)
 
 
 def _flags(chosen: Candidate) -> list[tuple[str, str]]:

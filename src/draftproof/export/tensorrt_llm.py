@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from draftproof.export.exported import Engine, Exported, common_notes, lost, plain, steps, summary
+from draftproof.export.exported import Engine, Exported, Expressed, plain, steps, summary, written
 from draftproof.export.policy import NGRAM_MAX, Candidate, Policy, Tier
 
 _KINDS = frozenset({"ngram", "suffix", "model"})
@@ -27,23 +27,16 @@ def export(policy: Policy) -> Exported:
     """The policy as a YAML file and the command that reads it."""
     words = ("trtllm-serve", policy.model)
     chosen = policy.best(ENGINE.kinds, ENGINE.by_load)
-    if chosen is None:
-        return plain(policy, ENGINE, words)
-    if not chosen.by_load[0].gamma:
+    if chosen is not None and not chosen.by_load[0].gamma:
         why = f"it pays at heavier loads only, and {ENGINE.name} can't draft there without drafting at the lightest"
         return plain(policy, ENGINE, words, f"{summary(policy, ENGINE, chosen)}; {why}")
+    return written(policy, ENGINE, words, _express)
+
+
+def _express(policy: Policy, chosen: Candidate) -> Expressed:
     config = _config(policy, chosen)
-    return Exported(
-        engine=ENGINE,
-        enabled=True,
-        summary=summary(policy, ENGINE, chosen),
-        config=config,
-        words=words,
-        options=(),
-        file_option="--config",
-        not_expressed=(*lost(policy, ENGINE, chosen), *_peculiar(policy, chosen)),
-        notes=(*common_notes(policy), *_notes(policy, chosen, config["speculative_config"])),
-    )
+    notes = _notes(policy, chosen, config["speculative_config"])
+    return Expressed(config, _peculiar(policy, chosen), notes, file_option="--config")
 
 
 def _config(policy: Policy, chosen: Candidate) -> dict[str, Any]:

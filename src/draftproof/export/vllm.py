@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from draftproof.export.exported import Engine, Exported, common_notes, lost, plain, steps, summary
+from draftproof.export.exported import Engine, Exported, Expressed, steps, written
 from draftproof.export.policy import NGRAM_MAX, NGRAM_MIN, Candidate, Policy, tiers_of
 
 ENGINE = Engine("vLLM", "0.32.0", frozenset({"ngram", "suffix", "model"}), by_load=frozenset({"ngram", "model"}))
@@ -25,22 +25,13 @@ _METHODS = {"ngram": "ngram", "suffix": "suffix", "model": "draft_model"}
 
 def export(policy: Policy) -> Exported:
     """The policy as a `--speculative-config`."""
-    words = ("vllm", "serve", policy.model)
-    chosen = policy.best(ENGINE.kinds, ENGINE.by_load)
-    if chosen is None:
-        return plain(policy, ENGINE, words)
+    return written(policy, ENGINE, ("vllm", "serve", policy.model), _express)
+
+
+def _express(policy: Policy, chosen: Candidate) -> Expressed:
     config = _config(policy, chosen)
-    return Exported(
-        engine=ENGINE,
-        enabled=True,
-        summary=summary(policy, ENGINE, chosen),
-        config=config,
-        words=words,
-        options=(("--speculative-config", json.dumps(config)),),
-        file_option=None,
-        not_expressed=(*lost(policy, ENGINE, chosen), *_peculiar(chosen)),
-        notes=(*common_notes(policy), *_notes(policy, chosen)),
-    )
+    options = (("--speculative-config", json.dumps(config)),)
+    return Expressed(config, _peculiar(chosen), _notes(policy, chosen), options)
 
 
 def _config(policy: Policy, chosen: Candidate) -> dict[str, Any]:

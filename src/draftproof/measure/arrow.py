@@ -1,4 +1,4 @@
-"""pyarrow, asked for by name: an optional dependency whose absence is one clear line.
+"""pyarrow, asked for by name: an optional dependency whose absence is one clear line, as is a part that it can't read.
 
 Does not know: what is stored.
 """
@@ -6,9 +6,14 @@ Does not know: what is stored.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from draftproof.errors import InputError
+
+AGAIN = "give the same `draftproof measure` command again (it is in run.json)"
 
 
 def _needed(name: str) -> Any:
@@ -29,3 +34,14 @@ def arrow() -> Any:
 def parquet() -> Any:
     """The module pyarrow.parquet. Raises InputError where it is not installed."""
     return _needed("pyarrow.parquet")
+
+
+@contextmanager
+def reading(part: Path) -> Iterator[None]:
+    """What can't be read of a run's part is an InputError that says how to mend the run."""
+    try:
+        yield
+    except (OSError, arrow().ArrowException) as error:
+        raise InputError(
+            f"{part} can't be read ({error}): delete this file and {AGAIN}, which measures the part anew"
+        ) from error

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.errors import InputError
-from draftproof.measure.arrow import arrow, parquet
+from draftproof.measure.arrow import arrow, parquet, reading
 
 _BATCH = 1 << 16  # rows read at a time
 _TOLERANCE = 1e-5  # sums of float32 laws may exceed 1 by their rounding
@@ -46,8 +46,9 @@ class Table:
 
 def read_parts(folder: Path, parts: Sequence[int], columns: Columns) -> Table:
     """These parts of a folder, one after the other."""
-    files = [_open(folder / f"part-{number:06}.parquet", columns.texts) for number in parts]
-    rows = sum(file.metadata.num_rows for file in files)
+    paths = [folder / f"part-{number:06}.parquet" for number in parts]
+    files = {path: _open(path, columns.texts) for path in paths}
+    rows = sum(file.metadata.num_rows for file in files.values())
     table = Table(
         {name: np.empty(rows, kind) for name, kind in columns.numbers.items()},
         {name: np.empty(rows, np.int64) for name in columns.texts},
@@ -55,34 +56,30 @@ def read_parts(folder: Path, parts: Sequence[int], columns: Columns) -> Table:
         {name: np.zeros((rows, columns.width), np.float32) for name in columns.lists},
     )
     start = 0
-    for batch in _batches(files, columns):
-        _take(table, batch, slice(start, start + batch.num_rows), folder)
-        start += batch.num_rows
+    for path, file in files.items():
+        for batch in _batches(path, file, columns):
+            _take(table, batch, slice(start, start + batch.num_rows), folder)
+            start += batch.num_rows
     return table
 
 
 def _open(part: Path, texts: Sequence[str]) -> Any:
-    try:
+    with reading(part):
         return parquet().ParquetFile(part, read_dictionary=list(texts))
-    except (OSError, arrow().ArrowException) as error:
-        raise InputError(f"{part} can't be read: {error}") from None
 
 
-def _batches(files: Sequence[Any], columns: Columns) -> Iterator[Any]:
+def _batches(path: Path, file: Any, columns: Columns) -> Iterator[Any]:
     types = arrow().types
     kinds = {
         **dict.fromkeys(columns.numbers, types.is_integer),
         **dict.fromkeys(columns.texts, types.is_dictionary),
         **dict.fromkeys(columns.lists, types.is_list),
     }
-    for file in files:
-        for name, is_kind in kinds.items():
-            if name not in file.schema_arrow.names or not is_kind(file.schema_arrow.field(name).type):
-                raise InputError(f"a part of the run has no column {name!r} as this version writes it")
-        try:
-            yield from file.iter_batches(_BATCH, columns=list(kinds))
-        except (OSError, arrow().ArrowException) as error:
-            raise InputError(f"a part of the run can't be read: {error}") from None
+    for name, is_kind in kinds.items():
+        if name not in file.schema_arrow.names or not is_kind(file.schema_arrow.field(name).type):
+            raise InputError(f"{path} has no column {name!r} as this version writes it")
+    with reading(path):
+        yield from file.iter_batches(_BATCH, columns=list(kinds))
 
 
 def _take(table: Table, batch: Any, rows: slice, folder: Path) -> None:

@@ -59,8 +59,18 @@ class Grid:
     @property
     def slack(self) -> int:
         """Tokens that a sequence may grow by while it is measured, drafts included."""
-        steps = max(len(self.rows) * (_WARM + _STEPS), len(self.tokens) * (1 + _STEPS), _CHECK_TOKENS)
-        return (1 + steps) * (1 + max(self.rows[-1], self.tokens[-1], _CHECK_GAMMA))
+        return self._num_steps * (1 + max(self.rows[-1], self.tokens[-1], _CHECK_GAMMA))
+
+    @property
+    def _num_steps(self) -> int:
+        """Most steps of one sequence."""
+        return 1 + max(len(self.rows) * (_WARM + _STEPS), len(self.tokens) * (1 + _STEPS), _CHECK_TOKENS)
+
+    def longest(self, name: str, slack: int) -> int:
+        """The largest of "rows" or "tokens" for which `slack` would do; 0 where lowering it alone does not help."""
+        other = self.tokens if name == "rows" else self.rows
+        most = slack // self._num_steps - 1
+        return most if most >= max(other[-1], _CHECK_GAMMA) else 0
 
     def loads(self, context: int) -> list[int]:
         """Numbers of sequences at a context; the first always."""

@@ -24,6 +24,7 @@ from draftproof.measure.read import read_info
 from draftproof.measure.specs import DrafterSpec
 from draftproof.types import SamplingParams
 
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", *("repetition_penalty", "presence_penalty", "frequency_penalty"))
 _ENDLESS = 1 << 20  # tokens a sequence may write: it is ended by hand
 
 
@@ -105,7 +106,7 @@ def measure_cost_file(
     return {
         **provenance(list(command)),
         "model": describe_target(first),
-        "sampling": {"temperature": params.temperature, "top_k": params.top_k, "top_p": params.top_p},
+        "sampling": {**{name: getattr(params, name) for name in _SAMPLING}, "rule": params.resolved_rule},
         **found,
     }
 
@@ -115,15 +116,27 @@ def _params(sampling: SamplingParams) -> SamplingParams:
 
 
 def _check_room(grid: Grid, max_len: int, kv_tokens: int) -> None:
-    longest = max(grid.contexts) + grid.slack
-    if longest > max_len:
-        raise InvalidParams(f"a context of {max(grid.contexts)} is too long: the model's limit is {max_len} tokens")
+    context, longest = max(grid.contexts), max(grid.rows[-1] - 1, grid.tokens[-1])
+    if context + grid.slack > max_len:
+        raise InvalidParams(
+            f"a sequence of {context} tokens (--contexts) grows by up to {grid.slack} while drafts of up to {longest} "
+            f"(--rows, --tokens) are measured, and the model's limit is {max_len}: give {_mended(grid, max_len)}"
+        )
     most = max(load * (context + grid.slack) for context in grid.contexts for load in grid.loads(context))
     if most > kv_tokens:
         raise InvalidParams(
-            f"{most} tokens at once do not fit the memory of keys and values, which holds {kv_tokens}: give a larger "
-            "--kv-memory, or fewer --sequences"
+            f"{most} tokens at once do not fit the memory of keys and values, which holds {kv_tokens} (each sequence "
+            f"grows by up to {grid.slack} while drafts of up to {longest} are measured): give a larger --kv-memory, "
+            "fewer --sequences, or lower --contexts, --rows or --tokens"
         )
+
+
+def _mended(grid: Grid, max_len: int) -> str:
+    """The options that mend it alone, and how far each must be lowered."""
+    room = max_len - max(grid.contexts)
+    largest = {"contexts": max_len - grid.slack, **{name: grid.longest(name, room) for name in ("rows", "tokens")}}
+    ways = [f"--{name} up to {most}" for name, most in largest.items() if most > 0]
+    return ", or ".join(ways) or "fewer and lower numbers to --contexts, --rows and --tokens"
 
 
 def write_cost(path: Path, cost: Mapping[str, Any]) -> None:

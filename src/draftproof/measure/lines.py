@@ -49,6 +49,11 @@ def read_lines(path: Path) -> Iterator[Line]:
     try:
         with path.open("rb") as file:
             magic = file.read(len(_PARQUET))
+        if magic != _PARQUET and path.suffix.lower() == ".parquet":
+            raise InputError(
+                f"{path} is no Parquet file, whatever its name: it does not begin with {_PARQUET.decode()}; copy it "
+                "anew if it was Parquet, and give JSONL a name like data.jsonl"
+            )
         yield from _rows(path) if magic == _PARQUET else _json_lines(path)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -87,7 +92,7 @@ def _rows(path: Path) -> Iterator[Line]:
                     number += 1
                     yield _row(number, batch.slice(row, 1))
     except invalid as error:
-        raise InputError(f"{path} can't be read as a Parquet file: {error}") from error
+        raise InputError(f"{path} can't be read as a Parquet file ({error}): copy it anew, it may be cut") from error
 
 
 def _row(number: int, row: Any) -> Line:

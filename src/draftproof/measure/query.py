@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.errors import InputError
+from draftproof.measure.arrow import parquet, reading
 from draftproof.measure.read import read_info
 
 TABLES = {"tokens": "parts", "prompts": "prompts"}
@@ -32,10 +33,14 @@ def query(folder: Path, sql: str) -> tuple[list[str], list[Sequence[Any]]]:
     with duckdb.connect(":memory:") as connection:
         try:
             for name, part in TABLES.items():
-                files = sorted(str(path) for path in (folder / part).glob("part-*.parquet"))
+                files = sorted((folder / part).glob("part-*.parquet"))
                 if not files:
                     raise InputError(f"{folder} has no rows yet: let `draftproof measure` go on")
-                connection.read_parquet(files).to_table(name)
+                try:
+                    connection.read_parquet([str(path) for path in files]).to_table(name)
+                except duckdb.Error:
+                    _blame(files)
+                    raise
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             statements = connection.extract_statements(sql)
@@ -45,6 +50,13 @@ def query(folder: Path, sql: str) -> tuple[list[str], list[Sequence[Any]]]:
             return [column[0] for column in found.description or []], [_plain(row) for row in found.fetchall()]
         except duckdb.Error as error:
             raise InputError(f"the query failed: {' '.join(str(error).split())}") from None
+
+
+def _blame(files: Sequence[Path]) -> None:
+    """Raises InputError that names the part which can't be read, and how to mend it."""
+    for path in files:
+        with reading(path):
+            parquet().read_table(path)
 
 
 def _plain(row: Sequence[Any]) -> list[Any]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.errors import InputError
+from draftproof.measure.arrow import AGAIN
 from draftproof.measure.columns import Columns, Table, read_parts
 from draftproof.planner.acceptance import Rounds
 from draftproof.planner.evidence import Evidence, Requests
@@ -102,9 +103,9 @@ def _part_numbers(path: Path, *, complete: bool) -> list[int]:
     odd = halves[0] ^ halves[1]
     if whole != set(range(len(whole))) or (odd and (complete or odd != {len(whole)})):
         lost = min((set(range(max(whole | odd) + 1)) - whole), default=0)
-        raise InputError(f"{path} is not whole: part {lost} of its rows is missing")
+        raise InputError(f"{path} is not whole: part {lost} of its rows is missing; {AGAIN}")
     if not whole:
-        raise InputError(f"{path} holds no rows: the run has stored nothing yet")
+        raise InputError(f"{path} holds no rows: the run has stored nothing yet; {AGAIN}")
     return sorted(whole)
 
 
@@ -121,7 +122,7 @@ def _check_count(path: Path, info: dict[str, Any], prompts: NDArray[Any]) -> Non
     wanted = data.get("prompts") if isinstance(data, dict) else None
     found = len(np.unique(prompts))
     if info.get("complete") is True and wanted is not None and wanted != found:
-        raise InputError(f"{path} is not whole: it holds {found} of {wanted} prompts")
+        raise InputError(f"{path} is not whole: it holds {found} of {wanted} prompts; {AGAIN}")
 
 
 def _notes(path: Path, info: dict[str, Any], requests: Table) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from draftproof.measure import report_page, report_tables
 from draftproof.measure.report_charts import Figure, figures
-from draftproof.measure.report_sliders import Preset, Settings, presets_of, slider_chart
+from draftproof.measure.report_sliders import LONGEST, Preset, Settings, presets_of, slider_chart
 from draftproof.planner import price
 from draftproof.planner.plan import Plan
 
@@ -46,17 +46,18 @@ def write_report(plan: Plan, path: str | Path, run: Mapping[str, Any] | None = N
 
 def write_calculator(path: str | Path, settings: Settings) -> None:
     """The interactive page alone. Raises InputError for settings without meaning, and as `write_report`."""
-    price.round_costs(settings.t_target, settings.t_draft, settings.verify_slope, settings.gamma)
     price.tokens_per_round(settings.alpha, settings.gamma)
+    costs = price.round_costs(settings.t_target, settings.t_draft, settings.verify_slope)
+    longest = max(LONGEST, price.best_gamma(settings.alpha, costs))  # the page's peak is the calculator's
     content = dict.fromkeys(("plan", "summary", "decisions"), None) | dict.fromkeys(
         ("tables", "provenance", "buckets", "loads", "presets"), ()
     )
     title = "Speculation calculator"
-    report_page.write(path, report_page.render(title, [_sliders(report_page.altair(), settings, ())], content))
+    report_page.write(path, report_page.render(title, [_sliders(report_page.altair(), settings, (), longest)], content))
 
 
-def _sliders(alt: Any, start: Settings, presets: Sequence[Preset]) -> Figure:
-    return Figure("sliders", "sliders", "Speed-up over draft length", slider_chart(alt, start, presets))
+def _sliders(alt: Any, start: Settings, presets: Sequence[Preset], longest: int = LONGEST) -> Figure:
+    return Figure("sliders", "sliders", "Speed-up over draft length", slider_chart(alt, start, presets, longest))
 
 
 def _preset(preset: Preset) -> dict[str, Any]:

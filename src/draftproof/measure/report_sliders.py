@@ -122,9 +122,9 @@ def _params(alt: Any, start: Settings, presets: Sequence[Preset], longest: int) 
     ]
 
 
-def slider_chart(alt: Any, start: Settings, presets: Sequence[Preset]) -> dict[str, Any]:
-    """The Vega-Lite specification; `alt` is the altair module."""
-    longest = max([LONGEST, start.gamma, *(preset.gamma for preset in presets)])
+def slider_chart(alt: Any, start: Settings, presets: Sequence[Preset], longest: int = LONGEST) -> dict[str, Any]:
+    """The Vega-Lite specification; `alt` is the altair module, `longest` a gamma that the curve must reach."""
+    longest = max([longest, start.gamma, *(preset.gamma for preset in presets)])
     x = alt.X("gamma:Q", title="draft length gamma", scale=alt.Scale(domain=[0, longest], nice=False)).axis(
         values=list(range(longest + 1)), format="d"
     )

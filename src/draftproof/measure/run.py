@@ -78,10 +78,10 @@ def measure(settings: Settings, command: Sequence[str], watch: Watch) -> Outcome
         most = settings.max_new_tokens
         encoder = Encoder(built[0].tokenizer, target.vocab_size, settings.chat, room.check, most)
         prompts = read_prompts(settings, found, encoder)
+        bench = _bench(settings, found, built, room)
         info = partial(_info, settings, found, built, prompts, list(command))
         folder.begin(asked, info, prompts.skipped_json())
         done = folder.num_prompts()
-        bench = _bench(settings, found, built, room)
         labels = [spec.label for spec in settings.drafters]
         watch.begin(len(labels) * len(prompts.prompts), len(labels) * done, room.max_new_tokens)
         _measure_parts(bench, room, folder, prompts.prompts[done:], settings.batch, watch)
@@ -100,10 +100,12 @@ def _measure_parts(
     labels = [runner.label for runner in bench.runners]
     first = folder.num_parts()
     for number, begin in enumerate(range(0, len(prompts), batch), start=first):
+        part = prompts[begin : begin + batch]
+        if folder.has_part(number):  # one before it was lost
+            watch.pairs(len(labels) * len(part))
+            continue
         records = [
-            record
-            for group in room.groups(prompts[begin : begin + batch])
-            for record in measure_group(bench, group, watch.tokens, watch.pairs)
+            record for group in room.groups(part) for record in measure_group(bench, group, watch.tokens, watch.pairs)
         ]
         folder.write_part(number, token_table(records, labels), prompt_table(records))
 

@@ -22,6 +22,7 @@ from draftproof.types import SamplingParams
 DEFAULT_GAMMA = 8
 DEFAULT_BATCH = 8
 _ENGINE = ("weights", "backend", "numerics", "kv_memory", "threads", "cache_dir")
+_FLAGS = {"stop_ids": "stop-id", "bad_words": "bad-word"}  # options that are given once for each value
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Settings:
         options = {"gamma": self.gamma, "limit": self.limit, "bucket-field": self.bucket_field, "log": self.log}
         options |= {"chat": self.chat, "batch": self.batch, "max-new-tokens": self.max_new_tokens}
         options |= {name.replace("_", "-"): self.engine.get(name) for name in _ENGINE if name != "cache_dir"}
-        sampling = {name.replace("_", "-"): value for name, value in self.sampling_json().items()}
+        sampling = {_FLAGS.get(name, name.replace("_", "-")): value for name, value in self.sampling_json().items()}
         return {
             "draftproof": __version__,
             "the data": data_sha256,

@@ -10,14 +10,17 @@ A file is written under another name, brought to the disk, and renamed. asked.js
 prompt table is there, which comes after its token rows. So whatever was interrupted, the folder holds whole parts from
 the first prompt on, and what lacks its other half is written again.
 
-Invariant: nothing in a folder of another run, or of no run at all, is touched.
+Invariant: nothing in a folder of another run, or of no run at all, is touched. A run that ends by an error before its
+first part leaves things as they were: nothing where nothing was, all that was there of a run begun before.
 Does not know: what rows mean, models.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +30,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from draftproof.errors import InputError
-from draftproof.measure.arrow import parquet
+from draftproof.measure.arrow import parquet, reading
 from draftproof.measure.files import write_whole
 from draftproof.measure.rows import excluded_tokens
 
 _LOCK = ".lock"
 _TEMPORARY = ".tmp"
+_FOLDERS = ("parts", "prompts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +49,31 @@ class Counts:
     failed: int
 
 
+def is_begun(path: Path) -> bool:
+    """True where a run was begun in this folder."""
+    return (path / "asked.json").is_file()
+
+
 class RunFolder:
     """One run's folder, locked. Use as a context manager."""
 
     def __init__(self, path: Path) -> None:
         """Raises InputError where the folder can't be made or is in use."""
         self.path = path
-        if path.exists() and not path.is_dir():
-            raise InputError(f"{path} is a file: give another --out")
+        self._made: list[Path] = []  # folders, inner ones first
+        self._new: list[Path] = []  # what `begin` was the first to write
         try:
-            self._made = not path.exists()
+            if path.exists() and not path.is_dir():
+                raise InputError(f"{path} is a file: give another --out")
+            self._made = [folder for folder in (path, *path.parents) if not folder.exists()]
             path.mkdir(parents=True, exist_ok=True)
+            self._has_lock = (path / _LOCK).exists()
             self._lock = FileLock(path / _LOCK)
             self._lock.acquire(timeout=0)
         except Timeout:
             raise InputError(f"another process is measuring into {path}: wait for it, or give another --out") from None
         except OSError as error:
+            self._remove_made()
             raise InputError(f"can't write to {path}: {error.strerror or error}") from error
 
     def __enter__(self) -> RunFolder:
@@ -69,16 +82,34 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None and not self.num_parts():
+            self._take_back()
+        if not self.begun and not self._has_lock:
+            (self.path / _LOCK).unlink(missing_ok=True)  # while it is held: who waits for it sees that it is gone
         self._lock.release()
-        if self._made and not self.begun:  # nothing came of it: leave nothing behind
-            (self.path / _LOCK).unlink(missing_ok=True)
-            if not any(self.path.iterdir()):
-                self.path.rmdir()
+        if not self.begun:
+            self._remove_made()
+
+    def _take_back(self) -> None:
+        for path in self._new:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _remove_made(self) -> None:
+        for folder in self._made:
+            try:
+                folder.rmdir()
+            except FileNotFoundError:  # it was never made
+                continue
+            except OSError:  # somebody put something into it
+                return
 
     @property
     def begun(self) -> bool:
         """True when a run was begun here."""
-        return (self.path / "asked.json").is_file()
+        return is_begun(self.path)
 
     def check(self, asked: Mapping[str, Any]) -> None:
         """Raises InputError where the folder holds another run (the first difference is named), or something else."""
@@ -99,13 +130,17 @@ class RunFolder:
 
     @property
     def complete(self) -> bool:
-        """True when the run that was begun here is done."""
-        return (self.path / "run.json").is_file() and self._json("run.json").get("complete") is True
+        """True when the run that was begun here is done, and none of its parts was lost since."""
+        info = self._json("run.json") if (self.path / "run.json").is_file() else {}
+        return info.get("complete") is True and self.num_prompts() == info["data"]["prompts"]
 
     def begin(
         self, asked: Mapping[str, Any], info: Callable[[], Mapping[str, Any]], skipped: Sequence[Mapping[str, Any]]
     ) -> None:
         """Writes what a run begins with, as far as it is not there yet. info: gives run.json, where it is missing."""
+        if not self.begun:  # asked.json last: a run is begun here as long as that is there
+            names = (*_FOLDERS, "run.json", "skipped.jsonl", "asked.json")
+            self._new = [path for path in (self.path / name for name in names) if not path.exists()]
         lines = [json.dumps(entry) + "\n" for entry in skipped]
         write_whole(self.path / "asked.json", _encoded(asked))
         write_whole(self.path / "skipped.jsonl", "".join(lines).encode())
@@ -113,7 +148,7 @@ class RunFolder:
             write_whole(self.path / "run.json", _encoded({**info(), "complete": False}))
         for left_over in self.path.rglob(f"*{_TEMPORARY}"):
             left_over.unlink()
-        for folder in ("parts", "prompts"):
+        for folder in _FOLDERS:
             try:
                 (self.path / folder).mkdir(exist_ok=True)
             except OSError as error:
@@ -121,28 +156,32 @@ class RunFolder:
 
     def num_parts(self) -> int:
         """Parts that are there, from the first on without a gap."""
-        number = 0
-        while all(self._part(folder, number).is_file() for folder in ("parts", "prompts")):
-            number += 1
-        return number
+        return next(number for number in itertools.count() if not self.has_part(number))
+
+    def has_part(self, number: int) -> bool:
+        """True where both halves of a part are there."""
+        return all(self._part(folder, number).is_file() for folder in _FOLDERS)
 
     def num_prompts(self) -> int:
         """Prompts in the parts that are there: parts hold them in their order."""
         number = self.num_parts()
         if not number:
             return 0
-        last = parquet().read_table(self._part("prompts", number - 1), columns=["prompt"])["prompt"].to_pylist()
+        part = self._part("prompts", number - 1)
+        with reading(part):
+            last = parquet().read_table(part, columns=["prompt"])["prompt"].to_pylist()
         return int(max(last)) + 1
 
     def counts(self) -> Counts:
         """Of all parts that are there."""
         tokens = excluded = failed = 0
         for number in range(self.num_parts()):
-            file = self._part("prompts", number)
-            texts = parquet().read_table(file, columns=["completion_tokens", "finish"]).to_pydict()
+            part = self._part("prompts", number)
+            with reading(part):
+                texts = parquet().read_table(part, columns=["completion_tokens", "finish"]).to_pydict()
+                excluded += excluded_tokens(parquet().read_schema(part))
             tokens += sum(texts["completion_tokens"])
             failed += texts["finish"].count("error")
-            excluded += excluded_tokens(parquet().read_schema(file))
         return Counts(self.num_prompts(), tokens, excluded, failed)
 
     def write_part(self, number: int, tokens: Any, prompts: Any) -> None:

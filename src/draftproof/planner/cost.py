@@ -47,6 +47,7 @@ class CostCurve:
         """drafters: by label; the label None stands for every drafter that has none of its own. model: as measured."""
         self._target, self._drafters, self.model = target, dict(drafters), model
         self.checked: bool | None = None  # whether the curve foretold real decoding; None: nobody tried
+        self.sampling: Mapping[str, Any] = {}  # parameters it was measured under, as far as they are known
 
     @classmethod
     def constant(
@@ -76,7 +77,8 @@ class CostCurve:
             if not any(one.length for one in samples):
                 raise InputError(f"cost: drafters.{label} has no point with tokens above 0")
         curve = cls(Surface(target), {label: Surface(samples) for label, samples in drafts.items()}, value.get("model"))
-        check = value.get("check")
+        check, sampling = value.get("check"), value.get("sampling")
+        curve.sampling = sampling if isinstance(sampling, dict) else {}
         curve.checked = check.get("holds") if isinstance(check, dict) else None
         return curve
 

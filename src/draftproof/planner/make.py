@@ -8,8 +8,9 @@ Does not know: files, printing, how a figure of a band comes about.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from draftproof.errors import InputError
 from draftproof.planner.acceptance import counted_sums, summarise
@@ -169,7 +170,28 @@ def _notes(evidence: Evidence, curve: CostCurve, options: Options, buckets: Sequ
         measured, planned = ((model or {}).get(name) for model in (curve.model, evidence.target))
         if measured and planned and measured != planned:
             notes.append(f"costs were measured with another target ({name} {measured}) than acceptance ({planned})")
+    notes += _other_sampling(curve.sampling, evidence.sampling)
     few = [bucket.name for bucket in buckets if bucket.prompts < 12]
     if few:
         notes.append(f"fewer than 12 prompts in {', '.join(few)}: intervals there can miss a rare kind of prompt")
     return notes
+
+
+def _other_sampling(measured: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
+    """A note where costs hold for other sampling parameters than acceptance; at temperature 0 no law is built."""
+    names = [name for name in measured if name in planned]
+    if measured.get("temperature") == planned.get("temperature") == 0:
+        names = [name for name in names if name not in ("top_k", "top_p", "min_p", "rule")]
+    others = [name for name in names if measured[name] != planned[name]]
+    if not others:
+        return []
+    said = [", ".join(f"{name} {_shown(values[name])}" for name in others) for values in (measured, planned)]
+    note = (
+        "costs were measured under other sampling parameters than acceptance, and sampling is part of a step: measure "
+        f"them again with `draftproof cost --run RUN` (costs: {said[0]}; acceptance: {said[1]})"
+    )
+    return [note]
+
+
+def _shown(value: object) -> str:
+    return "not given" if value is None else str(value)

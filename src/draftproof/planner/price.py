@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from draftproof.errors import InputError
 
-MOST = 256  # the longest draft that has a price
-LONGEST = 64  # the longest draft that is searched unless the caller says otherwise
+MOST = 256  # the longest draft that has a price, and that is searched for the best
 _HALVINGS = 100  # of an interval of length 1: down to the last bit
 
 
@@ -59,7 +59,7 @@ def itl_ms(gamma: int, t_draft: float, t_verify: float, tokens: float) -> float:
     return (gamma * t_draft + t_verify) / tokens
 
 
-def round_costs(t_target: float, t_draft: float, slope: float = 0.0, longest: int = LONGEST) -> tuple[float, ...]:
+def round_costs(t_target: float, t_draft: float, slope: float = 0.0, longest: int = MOST) -> tuple[float, ...]:
     """Milliseconds of a round with 0, 1, ..., `longest` drafts. Raises InputError for times that make no sense."""
     if not (t_target > 0 and t_draft >= 0 and slope >= 0):
         raise InputError("the target's time must be above 0, the drafter's time and the verify slope at least 0")
@@ -83,9 +83,13 @@ def break_even_alpha(costs: Sequence[float]) -> float | None:
     With straight costs it is at gamma 1, T_d / T_t + slope: alpha + ... + alpha^gamma <= gamma * alpha, so no longer
     draft wins earlier. A curved verify cost can have its break-even elsewhere, so every gamma is asked.
     """
-    ratios = [(gamma, cost / costs[0]) for gamma, cost in enumerate(costs) if gamma]
-    found = [alpha_of(max(1.0, ratio), gamma) for gamma, ratio in ratios if ratio < gamma + 1]
-    return min(found, default=None)
+    least: float | None = None
+    for gamma, cost in enumerate(costs):
+        ratio = cost / costs[0]
+        wins = gamma > 0 and tokens_per_round(1.0 if least is None else least, gamma) > ratio
+        if wins:
+            least = alpha_of(max(1.0, ratio), gamma)
+    return least
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +104,9 @@ class Calculation:
     best_gamma: int | None  # None where alpha is not known
     best_speedup: float | None
     break_even_alpha: float | None  # acceptance above which some gamma wins; None where none can
+    notes: tuple[str, ...] = ()  # what a reader must know beside the figures
 
-    def as_dict(self) -> dict[str, float | int | None]:
+    def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return asdict(self)
 
@@ -136,7 +141,15 @@ def calculate(
         best_gamma=best,
         best_speedup=None if best is None or alpha is None else speedups(alpha, costs)[best],
         break_even_alpha=break_even_alpha(costs),
+        notes=_notes(best, len(costs) - 1),
     )
+
+
+def _notes(best: int | None, longest: int) -> tuple[str, ...]:
+    """A peak at the end of what was searched may be none."""
+    if not best or best < longest:
+        return ()
+    return (f"draft lengths were searched up to {longest} only, and there the speed-up still grows",)
 
 
 def price_per_million(price_per_hour: float, tokens_per_second: float) -> float:
