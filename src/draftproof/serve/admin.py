@@ -59,6 +59,12 @@ def _add_reading(router: APIRouter, service: Service) -> None:
     async def stats() -> Response:
         return wire.json_response(service.stats())
 
+    @router.get("/history", summary="What was counted every other second, for a quarter of an hour")
+    async def history(
+        after: Annotated[float, Query(allow_inf_nan=False, description="Seconds of the epoch; later points only.")] = 0,
+    ) -> Response:
+        return wire.json_response({"points": service.history.since(after)})
+
     @router.get("/rollout", summary="The stage of each bucket, with its evidence")
     async def status() -> Response:
         rollout = _rollout(service).rollout

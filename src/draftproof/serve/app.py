@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Request
@@ -16,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
-from starlette.staticfiles import StaticFiles
 
 from draftproof import __version__
 from draftproof.errors import DraftproofError
@@ -27,8 +25,8 @@ from draftproof.serve.errors import ApiError, of_library, of_validation
 from draftproof.serve.gate import Gate
 from draftproof.serve.schema import ChatAsked, CompletionAsked, Strict
 from draftproof.serve.service import Service
+from draftproof.serve.ui import add_page
 
-_PAGE = Path(__file__).parent / "page"
 BucketHeader = Annotated[str | None, Header(alias="X-Draftproof-Bucket", description="As the field `bucket`.")]
 KeyHeader = Annotated[
     str | None, Header(alias="X-Draftproof-Key", max_length=512, description="A rollout's sticky key, as `user`.")
@@ -96,8 +94,7 @@ def make_app(service: Service) -> FastAPI:
     _add_texts(app, service)
     _add_state(app, service)
     app.include_router(admin_router(service, RESPONSES))
-    if (_PAGE / "index.html").is_file():
-        app.mount("/ui", StaticFiles(directory=_PAGE, html=True))
+    add_page(app)
     app.add_middleware(Gate, settings=service.settings, answered=service.tally.answered)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app

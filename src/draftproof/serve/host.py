@@ -186,7 +186,7 @@ class EngineHost:
         kept = len(chunk.token_ids)
         if kept:
             since = job.arrival if live.last is None else live.last
-            self._tally.tokens(job.mode, kept, now - since, first=live.last is None)
+            self._tally.tokens(job.mode, job.request.bucket, kept, now - since, first=live.last is None)
             live.last = now
         if event.decided:
             tested = min(event.num_tested, kept)

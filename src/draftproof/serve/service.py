@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from draftproof.engine.collect import Collector
 from draftproof.serve.asking import Wanted
 from draftproof.serve.build import Served
 from draftproof.serve.errors import ApiError, busy
+from draftproof.serve.history import EVERY, History
 from draftproof.serve.host import EngineHost
 from draftproof.serve.jobs import Job
 from draftproof.serve.journal import Journal
@@ -32,7 +34,7 @@ from draftproof.serve.running import Running, Settled
 from draftproof.serve.settings import ServeSettings
 from draftproof.serve.tally import Tally
 from draftproof.serve.tokens import TokenTexts
-from draftproof.serve.treatment import Applied, Chooser
+from draftproof.serve.treatment import Applied, Chooser, RolloutChooser
 from draftproof.types import Ids, Request, SamplingParams
 
 _SHUTTING_DOWN = "the server is shutting down"
@@ -52,6 +54,9 @@ class Service:
         self.line = Line(served.max_sequences + settings.max_waiting)
         self.host = EngineHost(served, tally, journal)
         self.metrics = Exposition(tally, self.model, self.gauges, chooser.stages)
+        self.started = time.time()
+        self.history = History(tally.sums(), self.started)
+        self._noting: asyncio.Task[None] | None = None
         self._tokens = TokenTexts(served.tokenizer)
         self._ids = itertools.count()
         known = (__version__, *(str(served.info[name]) for name in ("model", "weights", "backend", "numerics")))
@@ -63,12 +68,20 @@ class Service:
         """Before the first request."""
         self.host.start(asyncio.get_running_loop())
         await self.chooser.start()
+        self._noting = asyncio.create_task(self._note())
 
     async def stop(self) -> None:
         """After the last one."""
         self.line.close(_SHUTTING_DOWN)
+        if self._noting is not None:
+            self._noting.cancel()
         await asyncio.to_thread(self.host.stop)
         await self.chooser.stop()
+
+    async def _note(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            self.history.note(self.tally.sums(), self.gauges(), time.time())
 
     async def drain(self) -> None:
         """Takes nothing more; lets what runs finish for the grace period, then ends it where it is."""
@@ -174,6 +187,10 @@ class Service:
             "model": self.model,
             "info": {name: value for name, value in self.served.info.items() if not isinstance(value, float)},
             "state": self.gauges(),
+            "started": self.started,
+            "drafters": list(self.served.routes.labels),
+            "chat": self.served.tokenizer.has_chat_template,
+            "rollout": isinstance(self.chooser, RolloutChooser),
             "trouble": self.unready,
             **self.tally.as_dict(),
         }

@@ -14,6 +14,7 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from draftproof.drafters.shadow import ShadowCounts
@@ -37,6 +38,17 @@ class Spread:
         self.total += value * times
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of one moment, for differences over time. Keys of gaps and drafts: (bucket, mode)."""
+
+    answered: int  # requests, whole
+    refused: int  # answers of /v1 with a status from 400 on
+    tokens: dict[str, int]  # by mode
+    gaps: dict[tuple[str, str], tuple[int, float]]  # number of gaps between tokens, and their seconds
+    drafts: dict[tuple[str, str], tuple[int, int]]  # tested, accepted
+
+
 class Tally:
     """Everything since the server started. Attributes are read under `lock`."""
 
@@ -48,6 +60,7 @@ class Tally:
         self.accepted_at: Counter[int] = Counter()  # by position in the draft, from 0
         self.gaps: dict[str, Spread] = {}  # by mode, seconds
         self.firsts: dict[str, Spread] = {}
+        self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # number and sum of the gaps by (bucket, mode)
         self.ends = Spread(_ENDS)
         self.generated: Counter[str] = Counter()  # tokens by mode
         self.prompt_tokens = 0
@@ -62,14 +75,16 @@ class Tally:
 
     # -- from the engine thread ----------------------------------------------------------------------------------------
 
-    def tokens(self, mode: str, count: int, seconds: float, *, first: bool) -> None:
+    def tokens(self, mode: str, bucket: str, count: int, seconds: float, *, first: bool) -> None:
         """Tokens of one text that one step brought, and the time since its last ones, or since the request came."""
         with self.lock:
             self.generated[mode] += count
             if first:
                 self.firsts.setdefault(mode, Spread(_FIRSTS)).add(seconds)
-            else:
-                self.gaps.setdefault(mode, Spread(_GAPS)).add(seconds / count, count)
+                return
+            self.gaps.setdefault(mode, Spread(_GAPS)).add(seconds / count, count)
+            number, total = self.waits.get((bucket, mode), (0, 0.0))
+            self.waits[bucket, mode] = (number + count, total + seconds)
 
     def round(self, bucket: str, drafted: int, tested: int, accepted: int) -> None:
         """One round; without drafts it changes nothing here."""
@@ -138,8 +153,22 @@ class Tally:
                     for bucket, mode in places
                 ],
                 "texts": [{"mode": m, "finish_reason": r, "count": n} for (m, r), n in self.texts.items()],
+                "answered": sum(self.ends.counts),
+                "refused": self._refused(),
+                "decisions": self.decisions.total(),
                 "step_failures": self.step_failures,
             }
+
+    def sums(self) -> Sums:
+        """Of now."""
+        with self.lock:
+            drafts = {place: (tested, self.accepted[place]) for place, tested in self.tested.items()}
+            answered = sum(self.ends.counts)
+            return Sums(answered, self._refused(), dict(self.generated), dict(self.waits), drafts)
+
+    def _refused(self) -> int:
+        texts = [item for item in self.responses.items() if item[0][0].startswith("/v1/")]
+        return sum(count for (_, status), count in texts if status >= 400)
 
 
 def _sums(spread: Spread) -> dict[str, float]:
