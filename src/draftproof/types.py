@@ -174,7 +174,7 @@ class TargetOutput:
 
     logits: Logits
     offsets: NDArray[np.int32]  # [B+1]
-    features: FloatArray | None = None  # [R, H]
+    features: FloatArray | None = None  # [R, F] hidden states after each row of the batch, where they are asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,8 @@ class Commit:
     num_tested: int = 0  # after the cut: tests whose outcome reached the text
     num_accepted: int = 0  # of `tokens`, how many were draft tokens: the first ones
     logprobs: tuple[TokenLogprobs, ...] = ()
-    features: FloatArray | None = None
+    start: int = 0  # position of the first kept row, where there are features
+    features: FloatArray | None = None  # [len(kept), F] of the kept rows, for drafters that want them
     error: str | None = None
 
 

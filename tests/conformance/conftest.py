@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from draftproof.drafters.cascade import Cascade
+from draftproof.drafters.eagle import EagleDrafter
 from draftproof.drafters.fixed_tree import FixedTreeDrafter
 from draftproof.drafters.model import EarlyExitDrafter, ModelDrafter
 from draftproof.drafters.ngram import NgramDrafter
@@ -22,6 +24,7 @@ from draftproof.drafters.shadow import Shadow
 from draftproof.drafters.suffix import SuffixDrafter
 from draftproof.kv.ledger import PageLedger
 from draftproof.models.toy import HashTarget, ToyOptions
+from draftproof.models.toy_head import HashHead
 from draftproof.noise import PhiloxNoise
 from draftproof.types import Commit, SamplingParams, StepItem
 
@@ -59,6 +62,29 @@ def routed():
     return made
 
 
+class Fed:
+    """A drafter that wants hidden states, given those of each item's past as a target would have given them."""
+
+    wants: frozenset[str] = frozenset()
+
+    def __init__(self, inner):
+        assert inner.wants == {"features"}
+        self._inner, self.name, self.forget, self.observe = inner, inner.name, inner.forget, inner.observe
+
+    def propose(self, items, noise):
+        for item in items:
+            states = np.stack([np.cumsum(item.tokens[:-1]), item.tokens[:-1]], 1).astype(np.float32)
+            if len(states):
+                self._inner.observe([Commit(item.seq, item.tokens[:0], range(len(states)), features=states)])
+        return self._inner.propose(items, noise)
+
+
+def head(**options):
+    target = HashHead(6, num_pages=800, max_len=400)
+    ledger = PageLedger(800, 4)
+    return EagleDrafter(target, ledger, V, mapping=[0, 1, 3, 5, 7, 8], **options)
+
+
 LAWS = np.array([[0.5, 0.3, 0.2, 0, 0, 0, 0, 0, 0], np.full(V, 1 / V)])
 TREE = {"parents": [0, 0, 1, 1, 2, 2, 3], "law_row": [0, 0, 1, 1, 1, 1, 0]}
 MAKERS: dict[str, Callable[[], object]] = {
@@ -73,6 +99,9 @@ MAKERS: dict[str, Callable[[], object]] = {
     "early_exit": lambda: EarlyExitDrafter(*second_model(jitter=0.5)),
     "fixed_tree": lambda: FixedTreeDrafter(*second_model()),
     "fixed_tree-chunked": lambda: FixedTreeDrafter(*second_model(), widths=(2, 2, 2), chunk=3),
+    "eagle": lambda: Fed(head(min_path=0.0)),
+    "eagle-cautious": lambda: Fed(head(min_path=0.4, chunk=3)),
+    "cascade": lambda: Fed(Cascade([SuffixDrafter(), head()])),
     "scripted": lambda: ScriptedDrafter(branches),
     "laws-iid": lambda: LawDrafter(LAWS, "iid", **TREE),
     "laws-distinct": lambda: LawDrafter(LAWS, "distinct", **TREE),

@@ -8,13 +8,15 @@ from draftproof.drafters import DRAFTERS, check_name, make
 from draftproof.errors import PairingError, UnknownDrafter
 from draftproof.kv.ledger import PageLedger
 from draftproof.models.toy import CycleTarget
+from draftproof.models.toy_head import HashHead
 
-NAMES = ["none", "ngram", "suffix", "model", "early_exit", "fixed_tree", "scripted"]
+NAMES = ["none", "ngram", "suffix", "model", "early_exit", "fixed_tree", "eagle", "cascade", "scripted"]
 
 
 def test_the_names_and_who_needs_a_model():
     assert list(DRAFTERS) == NAMES
     assert [name for name in NAMES if DRAFTERS[name].needs_model] == ["model", "early_exit", "fixed_tree"]
+    assert [name for name in NAMES if DRAFTERS[name].needs_head] == ["eagle", "cascade"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -22,6 +24,8 @@ def test_each_is_made_under_its_own_name(name):
     arguments = {"script": [[1]]} if name == "scripted" else {}
     if DRAFTERS[name].needs_model:
         arguments = {"target": CycleTarget(), "ledger": PageLedger(8, 4), "vocab_size": 8}
+    if DRAFTERS[name].needs_head:
+        arguments = {"target": HashHead(3), "ledger": PageLedger(8, 4), "vocab_size": 8, "mapping": [1, 4, 7]}
     assert make(name, **arguments).name == name
     assert check_name(name).summary
 

@@ -30,6 +30,7 @@ DRAFTERS = {
     "early_exit": {"exit_layer": 4, "gamma": 3},  # an early exit pays nowhere: left to itself it would not draft
     "model": {"draft_model": "demo"},
     "fixed_tree": {"exit_layer": 4, "gamma": 5},
+    "eagle": {"gamma": 3},
 }
 
 

@@ -72,7 +72,7 @@ def test_padding_adds_sequences_of_their_own_and_changes_nothing_before(num_rows
         Rows(np.array([5, 6, 7], np.int32), 3, Slots(tables[0], 31, 3)),
         Rows(np.array([8, 9], np.int32), 1, Slots(tables[1], 4, 2)),
     ]
-    plain = layout(flat_batch(rows, 1), doubled=True)
+    plain = layout(flat_batch(rows, 1), doubled=True).inputs
     wide = padded(plain, num_rows, page=63)
     extra = num_rows - len(plain["input_ids"])
     for name, length in (("input_ids", 5), ("position_ids", 5), ("past_lens", 5), ("subsequence_begins", 6)):

@@ -40,7 +40,8 @@ def add_parser(commands: Any) -> None:
         allow_abbrev=False,
     )
     add, many = parser.add_argument, {"action": "append", "default": []}
-    drafters = "ngram, suffix, early_exit[:LAYERS], model:PATH, fixed_tree[:LAYERS or :PATH]; LABEL=... names one"
+    drafters = "ngram, suffix, early_exit[:LAYERS], model:PATH, fixed_tree[:LAYERS or :PATH], eagle[:PATH], "
+    drafters += "cascade[:PATH]; LABEL=... names one"
     add("--drafter", metavar="D", help=f"{drafters}; repeatable, the first is the default (none)", **many)
     add("--gamma", type=int, metavar="N", help="draft length (adapted to what is accepted)")
     add("--cost-file", metavar="FILE", help="costs of this device, from `draftproof cost`, to choose draft lengths by")

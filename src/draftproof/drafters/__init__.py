@@ -13,6 +13,10 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from numpy.typing import ArrayLike
+
+from draftproof.drafters.cascade import Cascade
+from draftproof.drafters.eagle import MIN_PATH, EagleDrafter, Head
 from draftproof.drafters.fixed_tree import FixedTreeDrafter
 from draftproof.drafters.model import EarlyExitDrafter, ModelDrafter
 from draftproof.drafters.ngram import NgramDrafter
@@ -20,7 +24,7 @@ from draftproof.drafters.none import NoneDrafter
 from draftproof.drafters.scripted import ScriptedDrafter
 from draftproof.drafters.suffix import SuffixDrafter
 from draftproof.errors import UnknownDrafter
-from draftproof.protocols import Drafter
+from draftproof.protocols import Drafter, KVCache
 
 _SUPPLIED = ("target", "ledger", "vocab_size", "mapping", "script")  # by the code that loads models, not by a user
 
@@ -33,11 +37,19 @@ class DrafterEntry:
     summary: str
     factory: Callable[..., Drafter]
     needs_model: bool = False  # factory(target, ledger, vocab_size, **options) instead of factory(**options)
+    needs_head: bool = False  # the same with a draft head, which reads the target's hidden states
 
     @property
     def options(self) -> tuple[str, ...]:
         """Names of the options a user may set."""
         return tuple(name for name in inspect.signature(self.factory).parameters if name not in _SUPPLIED)
+
+
+def _suffix_then_eagle(
+    target: Head, ledger: KVCache, vocab_size: int, *, mapping: ArrayLike | None = None, min_path: float = MIN_PATH
+) -> Cascade:
+    eagle = EagleDrafter(target, ledger, vocab_size, mapping=mapping, min_path=min_path)
+    return Cascade([SuffixDrafter(), eagle])
 
 
 DRAFTERS: dict[str, DrafterEntry] = {
@@ -49,6 +61,8 @@ DRAFTERS: dict[str, DrafterEntry] = {
         DrafterEntry("model", "a second, smaller model", ModelDrafter, needs_model=True),
         DrafterEntry("early_exit", "the target's own first layers with its head", EarlyExitDrafter, needs_model=True),
         DrafterEntry("fixed_tree", "a tree of a second model's best tokens", FixedTreeDrafter, needs_model=True),
+        DrafterEntry("eagle", "a trained head on the target's own hidden states", EagleDrafter, needs_head=True),
+        DrafterEntry("cascade", "suffix, and eagle where it has nothing", _suffix_then_eagle, needs_head=True),
         DrafterEntry("scripted", "drafts on command, for tests", ScriptedDrafter),
     )
 }

@@ -29,13 +29,26 @@ class Choice:
     """The chain of one item as it grows, and the ranking of siblings for trees.
 
     length: most tokens of the draft. min_probability: the draft ends where the best token's probability is below it.
+    min_path: it ends with the token at which the product of these probabilities down the chain falls below this, and
+        without it where that falls below a quarter: the forward is paid for, a row of the target is not.
     """
 
-    def __init__(self, item: StepItem, noise: Noise, vocab: DraftVocab, length: int, min_probability: float) -> None:
+    def __init__(
+        self,
+        item: StepItem,
+        noise: Noise,
+        vocab: DraftVocab,
+        length: int,
+        min_probability: float = 0.0,
+        min_path: float = 0.0,
+    ) -> None:
         self.tokens: list[int] = []
         self.ended = False
         self._item, self._noise, self._vocab = item, noise, vocab
-        self._length, self._min_probability = length, min_probability
+        self._length, self._min_probability, self._min_path = length, min_probability, min_path
+        self._path = 1.0
+        # Where nothing is to be done to single target ids, laws stay over the drafter's own, shorter list of them.
+        self._ids = None if item.params.has_processors else vocab.ids
         params = item.params
         self._rule = "follow" if params.temperature == 0 else params.resolved_rule
         self._laws: FloatArray | None = None  # [length, V], rows 0..len(tokens)-1 are used
@@ -43,8 +56,8 @@ class Choice:
     @property
     def takes_argmax(self) -> bool:
         """True when the largest logit of an untouched row is the choice."""
-        plain = self._rule == "follow" and not self._item.params.has_processors and not self._min_probability
-        return plain and self._vocab.keeps_ids
+        plain = self._rule == "follow" and not self._item.params.has_processors
+        return plain and not self._min_probability and not self._min_path and self._vocab.keeps_ids
 
     def take(self, best: int) -> bool:
         """Appends the argmax of a whole row of the drafter; False where it is no token of the target."""
@@ -56,7 +69,7 @@ class Choice:
     def extend(self, row: FloatArray) -> None:
         """Appends the next token of the chain, chosen from logits float[Vd], or ends the draft."""
         try:
-            token = self._next(self._processed(row, self.tokens))
+            token = self._next(row if self._ids is not None else self._processed(row, self.tokens))
         except RowError:
             token = None
         if token is None:
@@ -97,21 +110,29 @@ class Choice:
         return processed(logits, item.params, History(tokens, item.prompt_len), item.stop_ids)
 
     def _next(self, logits: FloatArray) -> int | None:
-        """A token, or None where the drafter is too unsure."""
+        """A token, or None where the drafter is too unsure. logits: of target ids, or of `_ids`."""
         if self._rule == "follow":
             best = best_id(logits)
-            return None if self._unsure(logits - logits[best]) else best
+            if self._unsure(logits, float(logits[best])):
+                return None
+            return best if self._ids is None else int(self._ids[best])
         warped = warp(logits, self._item.params)
-        if self._unsure(warped.scores):
+        if self._ids is not None:
+            warped = Warped(self._ids if warped.ids is None else self._ids[warped.ids], warped.scores)
+        if self._unsure(warped.scores, 0.0):
             return None
         if self._rule == "coupled":
             position = self._position(self.tokens)
             return sample(warped, self._noise, self._item.seed, position, self._vocab.size)
         return self._draw(warped)
 
-    def _unsure(self, scores: FloatArray) -> bool:
-        """True where the best token of a law given as scores (largest 0) is less likely than is asked."""
-        return bool(self._min_probability and self._min_probability * np.exp(scores).sum() > 1)
+    def _unsure(self, scores: FloatArray, largest: float) -> bool:
+        """True where the best token of a law given as scores, or the chain up to it, is less likely than is asked."""
+        if not self._min_probability and not self._min_path:
+            return False
+        best = 1.0 / float(np.exp(scores - largest).sum())
+        self._path *= best
+        return best < self._min_probability or self._path < self._min_path / 4
 
     def _draw(self, warped: Warped) -> int:
         law = warped.law(self._vocab.size)
@@ -124,4 +145,5 @@ class Choice:
 
     def _append(self, token: int) -> None:
         self.tokens.append(token)
-        self.ended = len(self.tokens) >= self._length or token in self._item.stop_ids
+        full = len(self.tokens) >= self._length or self._path < self._min_path
+        self.ended = full or token in self._item.stop_ids

@@ -28,6 +28,11 @@ class DraftVocab:
         self._mapping = None if mapping is None else _checked(np.asarray(mapping), draft_size, target_size)
 
     @property
+    def ids(self) -> NDArray[np.int64] | None:
+        """int64[draft_size], ascending: the target id of each draft id, where a law can stay over these alone."""
+        return self._mapping if self._mapping is not None and (np.diff(self._mapping) > 0).all() else None
+
+    @property
     def keeps_ids(self) -> bool:
         """True when a draft id is the target id of the same number, or is no target id."""
         return self._mapping is None

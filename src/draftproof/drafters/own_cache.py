@@ -21,7 +21,7 @@ import numpy as np
 from draftproof.errors import EngineError
 from draftproof.models.batch import Rows, flat_batch
 from draftproof.protocols import KVCache, Target
-from draftproof.types import Commit, Ids, Slots, TargetOutput
+from draftproof.types import EMPTY_IDS, Commit, Ids, Slots, StepBatch, TargetOutput
 
 
 class OwnRows:
@@ -56,10 +56,13 @@ class OwnRows:
 
 
 class OwnCache:
-    """Rows of many sequences over one Target and one ledger; both belong to the drafter alone."""
+    """Rows of many sequences over one Target and one ledger; both belong to the drafter alone.
 
-    def __init__(self, target: Target, ledger: KVCache, chunk: int) -> None:
-        self._target, self._ledger, self._chunk = target, ledger, chunk
+    keeps_drafts: a drafted row that was accepted stays; else it falls away, since it will be written better.
+    """
+
+    def __init__(self, target: Target, ledger: KVCache, chunk: int, *, keeps_drafts: bool = True) -> None:
+        self._target, self._ledger, self.chunk, self._keeps_drafts = target, ledger, chunk, keeps_drafts
         self._rows: dict[int, OwnRows] = {}  # the one drafted longest ago first
 
     def open(self, seq: int, tokens: Ids, look_ahead: int, batch: Collection[int]) -> OwnRows | None:
@@ -86,8 +89,8 @@ class OwnCache:
     def catch_up(self, runs: Sequence[OwnRows], tokens: Sequence[Ids]) -> TargetOutput:
         """Feeds what is missing of each sequence's tokens int32[L]; one row of logits each, after its last token."""
         for rows, ids in zip(runs, tokens, strict=True):
-            while len(ids) - rows.count > self._chunk:
-                self.forward([self.part(rows, ids[rows.count : rows.count + self._chunk], wants_logits=False)])
+            while len(ids) - rows.count > self.chunk:
+                self.forward([self.part(rows, ids[rows.count : rows.count + self.chunk], wants_logits=False)])
         return self.forward([self.part(rows, ids[rows.count :]) for rows, ids in zip(runs, tokens, strict=True)])
 
     def part(self, rows: OwnRows, tokens: Ids, *, wants_logits: bool = True) -> Rows:
@@ -103,14 +106,18 @@ class OwnCache:
 
     def forward(self, parts: Sequence[Rows]) -> TargetOutput:
         """One flat forward of the drafter's model."""
-        return self._target.verify(flat_batch(parts, self._target.packed_rows))
+        return self._target.verify(self.batch(parts))
+
+    def batch(self, parts: Sequence[Rows]) -> StepBatch:
+        """The rows as the drafter's model takes them."""
+        return flat_batch(parts, self._target.packed_rows)
 
     def observe(self, commit: Commit) -> None:
         """Gives back at once what a decided round made untrue; the next `open` would find it out as well."""
         rows = self._rows.get(commit.seq)
         if rows is None or rows.slots is None:
             return
-        drafted, emitted = rows.tokens[rows.length :], commit.tokens
+        drafted, emitted = rows.tokens[rows.length :] if self._keeps_drafts else EMPTY_IDS, commit.tokens
         common = min(len(drafted), len(emitted) - 1)  # the last emitted token is fed by the next draft
         differs = drafted[: max(common, 0)] != emitted[: max(common, 0)]
         same = int(differs.argmax()) if differs.any() else common

@@ -19,13 +19,15 @@ from draftproof.drafters import DRAFTERS, make
 from draftproof.engine.cost_file import read_cost
 from draftproof.engine.lengths import draft_policy
 from draftproof.engine.machine import cpu_name, read_memo, write_memo
-from draftproof.engine.options import EngineOptions
+from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
 from draftproof.engine.step import Engine
-from draftproof.errors import NumericsError
+from draftproof.errors import NumericsError, PairingError, UnknownDrafter
 from draftproof.kv.ledger import PageLedger
 from draftproof.models import folder as folders
 from draftproof.models import selfcheck
 from draftproof.models.cache import Cache
+from draftproof.models.eagle_config import check_target
+from draftproof.models.head_source import HeadSource, resolve_head
 from draftproof.models.load import Loader, resolve_weights
 from draftproof.models.pairing import check_pairing
 from draftproof.models.source import ModelSource, resolve
@@ -40,6 +42,7 @@ from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
 _LANE_BYTES = 1 << 29  # of weights in further compiled copies
+_HEAD_COST = 1.0
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
 Report = Callable[[str], None]
 
@@ -93,6 +96,24 @@ class _Builder:
         self.draft: DraftModel | None = None  # of the drafter made last
         self.draft_cost = 0.0  # of one draft token, in plain decoding steps
         self.weights = resolve_weights(options.weights, self.source, self.backend)
+        self.features: tuple[int, ...] = ()  # depths of the target whose states are asked for
+
+    def look_ahead(self, options: Sequence[EngineOptions]) -> None:
+        """Before the target is loaded: what its drafters will want of it. Raises InputError for a head that misfits."""
+        heads = [self._head(each) for each in options if each.drafter in HEAD_DRAFTERS]
+        if heads and self.backend == "torch":
+            raise UnknownDrafter("draft heads need the openvino backend yet: use --backend openvino")
+        if len({head.config.feature_layers for head in heads}) > 1:
+            raise PairingError("draft heads in one engine must read the same layers of the target: use one of them")
+        if heads:
+            self.features = heads[0].config.feature_layers
+
+    def _head(self, options: EngineOptions) -> HeadSource:
+        """The head's folder and shapes, checked against this target."""
+        config = folders.read_config(self.loader.folder(self.source))
+        head = resolve_head(options.draft_model, self.source.name)
+        check_target(head.config, config, None)
+        return head
 
     # -- one model as a target -----------------------------------------------------------------------------------------
 
@@ -106,7 +127,8 @@ class _Builder:
             return self._torch_target(source, num_layers, kv_bytes, numerics)
         from draftproof.models.openvino import OpenVINOTarget  # the other backend must not need it
 
-        folder = self.loader.graph(source, self.weights, num_layers)
+        features = self.features if role == "target" else ()
+        folder = self.loader.graph(source, self.weights, num_layers, features)
         self.report("compiling the graph")
         trees = role == "target" and self.options.drafter == "fixed_tree"
         declared: Numerics = "fast" if numerics == "fast" else "invariant"
@@ -189,6 +211,8 @@ class _Builder:
         name = self.options.drafter
         if not isinstance(name, str):
             return name
+        if DRAFTERS[name].needs_head:
+            return self._head_drafter(name, target, tokenizer)
         if not DRAFTERS[name].needs_model:
             return make(name)
         source, layers = self._draft_source()
@@ -202,6 +226,21 @@ class _Builder:
         ledger = PageLedger(draft_target.num_pages, draft_target.page_size)
         self.draft = DraftModel(draft_target, ledger, source, layers, folder)
         return make(name, target=draft_target, ledger=ledger, vocab_size=target.vocab_size)
+
+    def _head_drafter(self, name: str, target: Target, tokenizer: Tokenizer) -> Drafter:
+        """The drafter over a head with pages of its own."""
+        from draftproof.models.openvino_head import OpenVINOHead  # the other backend must not need it
+
+        found = self._head(self.options)
+        check_target(found.config, folders.read_config(self.loader.folder(self.source)), tokenizer.vocabulary())
+        folder = self.loader.head(self.source, found.folder, self.weights)
+        self.report("compiling the draft head")
+        kv_bytes = (self.options.kv_memory or DEFAULT_KV_BYTES) // 8
+        head = OpenVINOHead(folder, found.config, kv_bytes=kv_bytes, threads=self.options.threads)
+        self.draft_cost = _HEAD_COST * head.weight_bytes / max(1, getattr(target, "weight_bytes", 1))
+        ledger = PageLedger(head.num_pages, head.page_size)
+        self.draft = DraftModel(head, ledger, self.source, None, folder)
+        return make(name, target=head, ledger=ledger, vocab_size=target.vocab_size, mapping=head.draft_ids)
 
     def _draft_source(self) -> tuple[ModelSource, int | None]:
         """The draft model, or the target itself and how many of its layers; a third of them by default."""
@@ -248,6 +287,7 @@ def build_each(options: Sequence[EngineOptions], report: Report, *, exact_drafts
     begin = time.perf_counter()
     trees = [each for each in options if each.drafter == "fixed_tree"]
     builder = _Builder([*trees, *options][0], report)
+    builder.look_ahead(options)
     early = _early_tokenizer(builder.source)
     target, folder = builder.target(builder.source, None, "target")
     tokenizer = early or Tokenizer.from_folder(folder)

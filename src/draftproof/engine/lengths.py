@@ -12,7 +12,7 @@ from draftproof.sched.policy import DraftPolicy, FixedGamma, cost_table
 # Milliseconds of a step over so many later rows, and what comes on top: demo model, int8 weights, 2-core CPU.
 _STEP_COST = ((1, 9.0), (2, 9.2), (3, 10.0), (5, 11.6), (9, 14.3), (17, 19.9), (33, 29.7), (72, 62.5))
 _EXTRA_COSTS = ExtraCosts(sequence=0.35, drafting=1.2)
-_GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6}
+_GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6, "eagle": 4, "cascade": 16}
 
 
 def draft_policy(

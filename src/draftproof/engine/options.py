@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from draftproof.drafters import check_name
+from draftproof.drafters import DRAFTERS, check_name
 from draftproof.errors import InvalidParams, UnknownDrafter
 from draftproof.models.load import BACKENDS
 from draftproof.protocols import Drafter
+
+HEAD_DRAFTERS = tuple(entry.name for entry in DRAFTERS.values() if entry.needs_head)
 
 
 def _within(value: object, low: int, high: int, *, optional: bool = False) -> bool:
@@ -62,7 +64,7 @@ class EngineOptions:
 
     def _check_second_model(self, name: str) -> None:
         """Who takes a draft model, who an exit layer; nothing that was given is ignored."""
-        if self.draft_model is not None and name not in ("model", "fixed_tree"):
+        if self.draft_model is not None and name not in ("model", "fixed_tree", *HEAD_DRAFTERS):
             raise InvalidParams(f"drafter {name!r} takes no draft model: drop --draft-model, or use --drafter model")
         if self.exit_layer is not None and name not in ("early_exit", "fixed_tree"):
             raise InvalidParams(f"drafter {name!r} takes no exit layer: drop --exit-layer, or use --drafter early_exit")

@@ -15,13 +15,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
+
 from draftproof.engine.meter import Meter
 from draftproof.engine.pack import pack
 from draftproof.errors import RowError
 from draftproof.protocols import Drafter, KVCache, Noise, Scheduler, Target
 from draftproof.rules import Nodes, decide_batch, verdict_logprobs
 from draftproof.sched.stop import cut, failed, fed_only
-from draftproof.types import EMPTY_DRAFT, Commit, Draft, Event, Plan, Request, StepItem, TargetOutput, Verdict
+from draftproof.types import (
+    EMPTY_DRAFT,
+    Commit,
+    Draft,
+    Event,
+    FloatArray,
+    Plan,
+    Request,
+    StepItem,
+    TargetOutput,
+    Verdict,
+)
 
 
 class _Scheduler(Scheduler, Protocol):
@@ -92,6 +105,8 @@ class Engine:
         output = self.target.verify(batch)
         verified = time.perf_counter()
         commits = self._decide(plan, drafts, output)
+        if output.features is not None and "features" in self.drafter.wants:
+            commits = _with_features(commits, plan.items, batch.offsets.tolist(), output.features)
         for commit in commits:
             self.target.move(self.ledger.commit(commit.seq, commit.kept))
         self.drafter.observe(commits)
@@ -133,3 +148,13 @@ class Engine:
             return commit
         nodes = Nodes(item, draft, output.logits, first)
         return replace(commit, logprobs=verdict_logprobs(nodes, verdict, commit.tokens.tolist()))
+
+
+def _with_features(
+    commits: Sequence[Commit], items: Sequence[StepItem], offsets: Sequence[int], features: FloatArray
+) -> list[Commit]:
+    """Each commit with a copy of its kept rows' hidden states. features: [R, F] of the step's batch."""
+    return [
+        replace(commit, start=item.kv_len, features=features[np.array(commit.kept, np.int64) + first])
+        for commit, item, first in zip(commits, items, offsets, strict=False)
+    ]

@@ -19,7 +19,11 @@ from draftproof.drafters import check_name
 from draftproof.errors import UnknownDrafter
 
 _LABELLED = re.compile(r"([A-Za-z0-9_.+-]+)=(.+)", re.DOTALL)
+_HEAD = "it reads hidden states of the target as it runs, which measuring does not hand it yet; compare it with plain "
+_HEAD += "decoding by `draftproof generate --compare`"
 _REFUSED = {
+    "eagle": _HEAD,
+    "cascade": _HEAD,
     "none": "plain decoding has no drafts to accept; `draftproof cost` measures its price",
     "fixed_tree": "it proposes trees, and only chains have an acceptance by position; measure its model as model:PATH "
     "or early_exit:K",

@@ -33,7 +33,7 @@ from draftproof.errors import InputError
 _MANIFEST = "manifest.json"
 _BLOCK = 1 << 24
 _OURS = re.compile(
-    r"\.?(folder|graph)-[0-9a-f]{16,}(-\w+|\.lock)?|hashes\.json|\.hashes-\w+|selfchecks\.(\d+\.tmp|json)"
+    r"\.?(folder|graph|head)-[0-9a-f]{16,}(-\w+|\.lock)?|hashes\.json|\.hashes-\w+|selfchecks\.(\d+\.tmp|json)"
 )
 
 

@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ from transformers.utils import logging
 
 from draftproof.errors import DraftproofError, UnsupportedModel
 from draftproof.models import folder as folders
+from draftproof.models.eagle import EagleHead
 from draftproof.models.fuse import fuse_siblings
+from draftproof.models.head_files import load_head
 from draftproof.models.module import load_module
 from draftproof.models.proof import prove, stock_logits
 from draftproof.models.support import context_limit
@@ -101,28 +104,91 @@ def _register() -> None:
 
 
 class _Flat(torch.nn.Module):
-    """input_ids [R], position_ids [R], rows [n] -> logits [n, V] of the chosen rows."""
+    """input_ids [R], position_ids [R], rows [n] -> logits [n, V] of the chosen rows.
 
-    def __init__(self, model: Any) -> None:
+    With feature layers also [R, k * H]: every row's hidden states after so many layers, side by side.
+    """
+
+    def __init__(self, model: Any, features: Sequence[int] = ()) -> None:
         super().__init__()
         self.model = model
+        self.features = tuple(features)
 
     def forward(self, input_ids: Any, position_ids: Any, rows: Any) -> Any:
         """One flat forward without a cache: the placeholder stands for everything between rows."""
         output = self.model(
-            input_ids=input_ids[None], position_ids=position_ids[None], use_cache=False, logits_to_keep=rows
+            input_ids=input_ids[None],
+            position_ids=position_ids[None],
+            use_cache=False,
+            logits_to_keep=rows,
+            output_hidden_states=bool(self.features),
         )
-        return output.logits[0]
+        if not self.features:
+            return output.logits[0]
+        return output.logits[0], torch.cat([output.hidden_states[layer][0] for layer in self.features], -1)
+
+
+class _FlatHead(torch.nn.Module):
+    """An EAGLE head with the target's embedding and output rows: the same inputs as `_Flat`, and for each row either
+    features [R, k * H] of the target or the head's own output [R, H] (zeros in the place of the other) -> logits
+    [n, Vd] and output [n, H] of the chosen rows."""
+
+    def __init__(self, head: EagleHead, model: Any) -> None:
+        super().__init__()
+        self.head = head
+        self.embedding = model.get_input_embeddings()
+        rows = model.get_output_embeddings().weight.detach()[head.draft_ids]
+        self.output = torch.nn.Linear(rows.shape[1], rows.shape[0], bias=False)
+        self.output.weight = torch.nn.Parameter(rows.clone(), requires_grad=False)
+
+    def forward(self, input_ids: Any, position_ids: Any, rows: Any, features: Any, own: Any) -> Any:
+        """One flat forward without a cache, as `_Flat`."""
+        config = self.head.config
+        hidden = self.head.fc(features) + own
+
+        def attend(query: Any, key: Any, value: Any) -> Any:  # [R, heads, D]
+            return torch.ops.draftproof.placeholder(
+                query.reshape(-1, config.num_heads * config.head_dim),
+                key.reshape(-1, config.num_kv_heads * config.head_dim),
+                value.reshape(-1, config.num_kv_heads * config.head_dim),
+                config.head_dim**-0.5,
+                0,
+                config.num_kv_heads,
+                config.head_dim,
+                config.head_dim,
+            )
+
+        hidden = self.head(self.embedding(input_ids), hidden, position_ids, attend)[rows]
+        return self.output(self.head.norm(hidden)), hidden
 
 
 def _integer(context: Any, index: int) -> int:
     return int(np.ravel(context.get_values_from_const_input(index))[0])
 
 
-def build_graph(model: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """The placeholder graph and, for each layer in order, {scale, window, kv_heads, dim, value_dim, width}."""
+def build_graph(model: Any, features: Sequence[int] = ()) -> tuple[Any, list[dict[str, Any]]]:
+    """The placeholder graph and, for each layer in order, {scale, window, kv_heads, dim, value_dim}."""
     _register()
     model.set_attn_implementation(_NAME)
+    example = (torch.arange(5) + 3, torch.arange(5), torch.arange(5))
+    outputs = ("logits", "features") if features else ("logits",)
+    heads = model.config.get_text_config().num_attention_heads
+    return _converted(_Flat(model, features), example, ("input_ids", "position_ids", "rows"), outputs, heads)
+
+
+def build_head_graph(head: EagleHead, model: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """The same of an EAGLE head over its target, with the inputs `features` and `own` and the output `hidden`."""
+    _register()
+    config = head.config
+    states = torch.ones(5, len(config.feature_layers) * config.hidden_size)
+    example = (torch.arange(5) + 3, torch.arange(5), torch.arange(5), states, torch.ones(5, config.hidden_size))
+    inputs = ("input_ids", "position_ids", "rows", "features", "own")
+    return _converted(_FlatHead(head, model).eval(), example, inputs, ("logits", "hidden"), config.num_heads)
+
+
+def _converted(
+    module: Any, example: tuple[Any, ...], inputs: Sequence[str], outputs: Sequence[str], num_heads: int
+) -> tuple[Any, list[dict[str, Any]]]:
     layers: list[dict[str, Any]] = []
 
     def placeholder(context: Any) -> Any:
@@ -130,7 +196,7 @@ def build_graph(model: Any) -> tuple[Any, list[dict[str, Any]]]:
         scale = float(np.ravel(context.get_values_from_const_input(3))[0])
         window, kv_heads, dim, value_dim = (_integer(context, i) for i in range(4, 8))
         number = len(layers)
-        width = model.config.num_attention_heads * value_dim
+        width = num_heads * value_dim
         layers.append({"scale": scale, "window": window, "kv_heads": kv_heads, "dim": dim, "value_dim": value_dim})
         joined = op.concat([query, key, value], 1)
         joined.set_friendly_name(f"paged_in_{number}")
@@ -142,13 +208,12 @@ def build_graph(model: Any) -> tuple[Any, list[dict[str, Any]]]:
         out.set_friendly_name(f"paged_out_{number}")
         return [out.output(0)]
 
-    example = (torch.arange(5) + 3, torch.arange(5), torch.arange(5))
     extension = ConversionExtension("draftproof::placeholder", placeholder)
     with torch.inference_mode():
-        graph = ov.convert_model(_Flat(model), example_input=example, extension=[extension])
-    for port, name in zip(graph.inputs, ("input_ids", "position_ids", "rows"), strict=True):
-        port.get_tensor().set_names({name})
-    graph.outputs[0].get_tensor().set_names({"logits"})
+        graph = ov.convert_model(module, example_input=example, extension=[extension])
+    for ports, names in ((graph.inputs, inputs), (graph.outputs, outputs)):
+        for port, name in zip(ports, names, strict=True):
+            port.get_tensor().set_names({name})
     fuse_siblings(graph)
     return graph, layers
 
@@ -162,42 +227,65 @@ def compress(graph: Any, weights: str) -> Any:
     return nncf.compress_weights(graph, mode=nncf.CompressWeightsMode.INT8_ASYM)
 
 
-def folder_to_graph(folder: Path, weights: str, num_layers: int | None, out: Path) -> None:
-    """Converts a Hugging Face folder, cut to its first `num_layers` layers if given."""
+def folder_to_graph(
+    folder: Path, weights: str, num_layers: int | None, out: Path, features: Sequence[int] = ()
+) -> None:
+    """Converts a Hugging Face folder, cut to its first `num_layers` layers if given; with these hidden states."""
     _report("loading the model")
     model = load_module(folder, torch.float32, "cpu", num_layers, backend="openvino")
     stock = stock_logits(model)
     _report("converting to OpenVINO")
-    graph, layers = build_graph(model)
+    graph, layers = build_graph(model, features)
     vocab_size = model.config.get_text_config().vocab_size
     meta = {"layers": layers, "vocab_size": vocab_size, "max_len": context_limit(model.config) or 2048}
+    meta["features"] = len(features) * model.config.get_text_config().hidden_size
     _report("proving the graph against transformers")
     prove(model, graph, meta, stock)
     if weights == "int8":
         _report("compressing weights to 8 bits")
     graph = compress(graph, weights)
+    _write(graph, meta, out)
+    folders.copy_text_files(folder, out)
+
+
+def head_to_graph(folder: Path, head_folder: Path, weights: str, out: Path) -> None:
+    """Converts an EAGLE head, with the embedding and output rows of its target in `folder`."""
+    _report("loading the draft head")
+    model = load_module(folder, torch.float32, "cpu", None, backend="openvino")
+    head = load_head(head_folder)
+    _report("converting to OpenVINO")
+    graph, layers = build_head_graph(head, model)
+    meta = {"layers": layers, "vocab_size": head.config.draft_vocab_size, "max_len": head.config.max_len}
+    _write(compress(graph, weights), meta, out)
+    np.save(out / "draft_ids.npy", head.draft_ids.numpy().astype(np.int32))
+
+
+def _write(graph: Any, meta: dict[str, Any], out: Path) -> None:
     _report("writing the graph")
     ov.save_model(graph, out / "graph.xml", compress_to_fp16=False)
     (out / "attention.json").write_text(json.dumps(meta, indent=1))
-    folders.copy_text_files(folder, out)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Entry of the child process; a clear refusal is one line `refused: Kind: ...` and exit code 2."""
     parser = argparse.ArgumentParser(prog="draftproof.models.convert")
-    parser.add_argument("job", choices=("gguf", "graph"))
+    parser.add_argument("job", choices=("gguf", "graph", "head"))
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--weights", default="float32")
     parser.add_argument("--layers", type=int, default=None)
+    parser.add_argument("--features", type=int, nargs="*", default=())
+    parser.add_argument("--head", type=Path, default=None)
     options = parser.parse_args(argv)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         if options.job == "gguf":
             gguf_to_folder(options.source, options.out)
+        elif options.job == "head":
+            head_to_graph(options.source, options.head, options.weights, options.out)
         else:
-            folder_to_graph(options.source, options.weights, options.layers, options.out)
+            folder_to_graph(options.source, options.weights, options.layers, options.out, options.features)
     except DraftproofError as error:
         print(f"refused: {type(error).__name__}: {error}", flush=True)
         return 2

@@ -17,6 +17,7 @@ Does not know: sequences, requests, which rows are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,17 @@ from draftproof.types import Ids, StepBatch
 _PAGES = 32
 
 
-def layout(batch: StepBatch, doubled: bool) -> dict[str, NDArray[Any]]:
-    """Inputs by name. doubled: no product and no prompt chunk of one row (invariant numerics)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """One forward as attention's sequences; R' >= R rows, some of them a row of the batch once more."""
+
+    inputs: dict[str, NDArray[Any]]
+    rows: NDArray[np.int64]  # [R'] the batch's row that each is
+    places: NDArray[np.int64]  # [R] where each row of the batch is found
+
+
+def layout(batch: StepBatch, doubled: bool) -> Layout:
+    """doubled: no product and no prompt chunk of one row (invariant numerics)."""
     if any(mask is not None for mask in batch.ancestors):
         return _masked(batch)
     parts = _Parts(batch)
@@ -38,10 +48,11 @@ def layout(batch: StepBatch, doubled: bool) -> dict[str, NDArray[Any]]:
     if doubled and len(parts.rows) == 1:
         parts.again()
     rows = np.array(parts.rows, np.int64)
-    wanted = np.array(parts.places, np.int64)[batch.logit_rows]
+    places = np.array(parts.places, np.int64)
+    wanted = places[batch.logit_rows]
     if doubled and len(wanted) < 2:
         wanted = np.resize(wanted, 2) if len(wanted) else np.arange(2, dtype=np.int64)
-    return {
+    inputs = {
         "input_ids": batch.input_ids[rows],
         "position_ids": batch.positions[rows],
         "rows": wanted,
@@ -49,6 +60,7 @@ def layout(batch: StepBatch, doubled: bool) -> dict[str, NDArray[Any]]:
         "qq_bias": np.zeros(0, np.uint8),
         "qq_bias_begins": np.zeros(0, np.int32),
     }
+    return Layout(inputs, rows, places)
 
 
 def padded(inputs: dict[str, NDArray[Any]], num_rows: int, page: int) -> dict[str, NDArray[Any]]:
@@ -110,7 +122,7 @@ class _Parts:
         self.tables.append(table[: -(-(past + len(rows)) // PAGE_SIZE)])
 
 
-def _masked(batch: StepBatch) -> dict[str, NDArray[Any]]:
+def _masked(batch: StepBatch) -> Layout:
     """Every sequence with all its rows under an ancestor mask [T, T], row-major, one after another (fast numerics)."""
     past, widths = batch.past_lens.tolist(), np.diff(batch.offsets).tolist()
     tables = [
@@ -121,7 +133,7 @@ def _masked(batch: StepBatch) -> dict[str, NDArray[Any]]:
         (np.tri(width, dtype=np.uint8) if mask is None else mask.astype(np.uint8)).ravel()
         for mask, width in zip(batch.ancestors, widths, strict=True)
     ]
-    return {
+    inputs = {
         "input_ids": batch.input_ids,
         "position_ids": batch.positions,
         "rows": batch.logit_rows,
@@ -129,6 +141,8 @@ def _masked(batch: StepBatch) -> dict[str, NDArray[Any]]:
         "qq_bias": np.concatenate(masks),
         "qq_bias_begins": _begins([len(mask) for mask in masks]),
     }
+    same = np.arange(len(batch.input_ids), dtype=np.int64)
+    return Layout(inputs, same, same)
 
 
 def _attention(past: Sequence[int], widths: Sequence[int], tables: Sequence[Ids]) -> dict[str, NDArray[Any]]:

@@ -46,6 +46,7 @@ class GraphInfo:
     layers: tuple[LayerShape, ...]
     vocab_size: int
     max_len: int
+    features: int = 0  # width of the hidden states that come out beside the logits
 
     def page_bytes(self, precision: str) -> int:
         """Bytes of one page over all layers, keys and values; precision "f32" or "bf16"."""
@@ -58,7 +59,7 @@ def read_info(folder: Path) -> GraphInfo:
     try:
         meta = json.loads((folder / "attention.json").read_text())
         layers = tuple(LayerShape(**layer) for layer in meta["layers"])
-        return GraphInfo(layers, meta["vocab_size"], meta["max_len"])
+        return GraphInfo(layers, meta["vocab_size"], meta["max_len"], meta.get("features", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CorruptModel(
             f"{folder} is not a whole converted model ({error}): run `draftproof cache clear`"

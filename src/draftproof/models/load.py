@@ -25,6 +25,7 @@ from draftproof import errors
 from draftproof.errors import CorruptModel, DraftproofError, InputError, InvalidParams
 from draftproof.models import folder as folders
 from draftproof.models.cache import Cache
+from draftproof.models.eagle_config import head_files
 from draftproof.models.source import ModelSource
 
 _LEAST_FREE = 1 << 22  # bytes left on a disk that is as good as full
@@ -49,20 +50,39 @@ class Loader:
         kept = self.cache.get("folder", key)
         return kept or self.cache.build("folder", key, source.name, lambda out: self._child("gguf", source.path, out))
 
-    def graph(self, source: ModelSource, weights: str, num_layers: int | None = None) -> Path:
-        """A folder with graph.xml, graph.bin, attention.json and the tokenizer files."""
+    def graph(
+        self, source: ModelSource, weights: str, num_layers: int | None = None, features: tuple[int, ...] = ()
+    ) -> Path:
+        """A folder with graph.xml, graph.bin, attention.json and the tokenizer files.
+
+        features: depths whose hidden states come out beside the logits.
+        """
         stored = "float32" if weights == "bfloat16" else weights  # bfloat16 is how it is computed, not how it is kept
         versions = ("torch", "transformers", "openvino", *(("nncf",) if stored == "int8" else ()))
-        key = self._key(source, f"{stored}-{num_layers or 'all'}", *versions)
+        seen = "".join(f"-f{layer}" for layer in features)
+        key = self._key(source, f"{stored}-{num_layers or 'all'}{seen}", *versions)
         if (kept := self.cache.get("graph", key)) is not None:
             return kept
         extra = [] if num_layers is None else ["--layers", str(num_layers)]
+        extra += ["--features", *map(str, features)] if features else []
         base = self.folder(source)
         if num_layers is not None:
             folders.check_exit_layer(folders.read_config(base), num_layers)
         name = source.name if num_layers is None else f"{source.name} (first {num_layers} layers)"
         job = ("graph", base)
         return self.cache.build("graph", key, name, lambda out: self._child(*job, out, ["--weights", stored, *extra]))
+
+    def head(self, source: ModelSource, head: Path, weights: str) -> Path:
+        """A folder with graph.xml, graph.bin, attention.json and draft_ids.npy of an EAGLE head of this target."""
+        stored = "float32" if weights == "bfloat16" else weights
+        versions = ("torch", "openvino", *(("nncf",) if stored == "int8" else ()))
+        content = self.cache.content_hash(head_files(head))
+        key = self._key(source, f"head-{content}-{stored}", *versions)
+        if (kept := self.cache.get("head", key)) is not None:
+            return kept
+        base, extra = self.folder(source), ["--weights", stored, "--head", str(head)]
+        name = f"{source.name} (draft head)"
+        return self.cache.build("head", key, name, lambda out: self._child("head", base, out, extra))
 
     def _key(self, source: ModelSource, what: str, *packages: str) -> str:
         versions = ",".join(f"{name}={importlib.metadata.version(name)}" for name in packages)

@@ -12,7 +12,7 @@ Does not know: sampling, drafters, scheduling, text, torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,22 +117,38 @@ class OpenVINOTarget:
             if self._forks is None:
                 raise InputError("this target was loaded without scratch pages for trees: pass scratch_pages")
             return self._forks.verify(batch)
-        return TargetOutput(HostLogits(self.forward(batch)), batch.logit_offsets)
+        request, places = self.infer(batch, {})
+        logits = HostLogits(request.get_output_tensor(0).data[: len(batch.logit_rows)])
+        features = request.get_output_tensor(1).data[places] if self.info.features else None
+        return TargetOutput(logits, batch.logit_offsets, features)
 
     def forward(self, batch: StepBatch) -> NDArray[np.float32]:
         """float32[n, V]: the wanted rows, as OpenVINO's own output memory."""
-        inputs = layout(batch, doubled=self.min_rows > 1)
+        request, _ = self.infer(batch, {})
+        logits: NDArray[np.float32] = request.get_output_tensor(0).data[: len(batch.logit_rows)]
+        return logits
+
+    def infer(self, batch: StepBatch, more: Mapping[str, NDArray[np.float32]]) -> tuple[Any, NDArray[np.int64]]:
+        """One forward; the request that ran it, and where each of the batch's rows is in outputs of a row each.
+
+        more: further inputs [R, width] of a graph that has them, a line a row.
+        """
+        laid = layout(batch, doubled=self.min_rows > 1)
+        inputs = laid.inputs
         if any(batch.wide or ()) or any(mask is not None for mask in batch.ancestors):
             lane = self._lanes.prompt()
         else:
-            lane, num_rows = self._lanes.choose(len(inputs["input_ids"]))
+            lane, num_rows = self._lanes.choose(len(laid.rows))
             inputs = padded(inputs, num_rows, self._spare_page)
         request = self._requests[lane]
         for name, array in inputs.items():
             request.set_tensor(self._ports[name], ov.Tensor(array))
+        for name, array in more.items():
+            lines = np.zeros((len(inputs["input_ids"]), array.shape[1]), np.float32)
+            lines[: len(laid.rows)] = array[laid.rows]
+            request.set_tensor(self._ports[name], ov.Tensor(lines))
         request.infer()
-        logits: NDArray[np.float32] = request.get_output_tensor(0).data[: len(batch.logit_rows)]
-        return logits
+        return request, laid.places
 
     def move(self, moves: Moves) -> None:
         """Copies kept rows together after a tree round."""

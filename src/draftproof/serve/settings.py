@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftproof.engine.options import EngineOptions
+from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
 from draftproof.errors import InvalidParams, UnknownDrafter
 from draftproof.measure.specs import DrafterSpec, parse_drafter
 
@@ -89,7 +89,8 @@ def _is_key(key: str) -> bool:
 
 
 def parse_drafters(texts: Sequence[str]) -> tuple[DrafterSpec, ...]:
-    """ "kind", "kind:argument" or "label=kind:argument" each, as of `measure`, and fixed_tree[:PATH or :LAYERS].
+    """ "kind", "kind:argument" or "label=kind:argument" each, as of `measure`; fixed_tree[:PATH or :LAYERS] and
+    eagle[:PATH], cascade[:PATH] with a head's folder.
 
     Raises UnknownDrafter.
     """
@@ -104,6 +105,10 @@ def parse_drafters(texts: Sequence[str]) -> tuple[DrafterSpec, ...]:
 def _parse(text: str) -> DrafterSpec:
     label, equals, rest = text.partition("=")
     kind, colon, argument = (rest if equals else text).partition(":")
+    if kind in HEAD_DRAFTERS:
+        if colon and not argument:
+            raise UnknownDrafter(f"{text!r} names no draft head: write {kind} or {kind}:PATH")
+        return DrafterSpec(label, kind, model=argument or None)
     if kind != _TREE:
         return parse_drafter(text)
     if colon and not argument:

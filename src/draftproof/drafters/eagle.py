@@ -1,0 +1,179 @@
+"""An EAGLE head as drafter: chains from the target's own hidden states.
+
+Row t of the head's cache belongs to token t+1 and takes the target's hidden states after token t. They come with the
+commits, for every row that was kept; so at a round's start the head first feeds what it has not seen of them (prompt,
+accepted tokens, bonus), then drafts on with its own output in their place. Rows it drafted fall away at the round's
+end: the next round writes them anew, from the target's states.
+
+A sequence whose states are not all there (its pages were taken by others, or its head's cache was) goes on without
+drafts until the target feeds it from the start again: an empty draft is always legal (D4).
+
+Invariant: a draft depends on the item, the noise and the target's states alone; where these are the same bits whatever
+is beside them, so are the drafts (D5).
+
+Source: EAGLE-3 (Li et al. 2025), section 3.1. Does not know: the target, how the head was made, sampling (`choice`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from draftproof.drafters.choice import Choice
+from draftproof.drafters.draft_vocab import DraftVocab
+from draftproof.drafters.own_cache import OwnCache, OwnRows
+from draftproof.errors import UnknownDrafter
+from draftproof.models.batch import Rows
+from draftproof.protocols import KVCache, Noise, Target
+from draftproof.types import EMPTY_DRAFT, Commit, Draft, FloatArray, Logits, StepBatch, StepItem
+
+States = NDArray[np.float32]
+MIN_PATH = 0.25  # another forward of the head pays about where its tokens are kept one time in seven
+
+
+class Head(Target, Protocol):
+    """The head as a model with pages: also takes hidden states, also gives its own."""
+
+    def draft(self, batch: StepBatch, features: States | None, own: States | None) -> tuple[Logits, States]:
+        """(logits [n, Vd], output [n, H]) of the wanted rows, from one of features [R, F] and own [R, H]."""
+        ...
+
+
+class _Seen:
+    """The target's states of one sequence from position `begin` on, as far as the head may need them yet."""
+
+    def __init__(self) -> None:
+        self.begin = self.end = 0
+        self._parts: list[FloatArray] = []
+
+    def add(self, start: int, states: FloatArray) -> None:
+        """States of positions start, start + 1, ...; those that were there from `start` on are replaced."""
+        if start > self.end:  # a gap: what lies before it can't be used
+            self._parts, self.begin = [], start
+        elif start < self.end:
+            self._parts = [self.rows(self.begin, max(start, self.begin))]
+            self.begin = min(start, self.begin)
+        self._parts.append(states)
+        self.end = start + len(states)
+
+    def rows(self, first: int, last: int) -> FloatArray:
+        """[last - first, F]"""
+        whole = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+        self._parts = [whole]
+        return whole[first - self.begin : last - self.begin]
+
+    def drop_before(self, position: int) -> None:
+        """Frees what the head has read."""
+        if position > self.begin:
+            kept = self.rows(position, self.end).copy()
+            self._parts, self.begin = [kept], position
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One sequence in one propose."""
+
+    rows: OwnRows
+    seen: _Seen
+    item: StepItem
+    choice: Choice
+
+
+class EagleDrafter:
+    """Chains from a head.
+
+    target, ledger: the head and the ledger of *its* pages; nobody else uses them. vocab_size: the target's.
+    mapping: int[Vd] target ids of the head's output rows.
+    min_path: the head drafts on while it gives its chain so far at least this.
+    chunk: most rows of one sequence in a forward while it catches up.
+    """
+
+    name = "eagle"
+    wants = frozenset({"features"})
+
+    def __init__(
+        self,
+        target: Head,
+        ledger: KVCache,
+        vocab_size: int,
+        *,
+        mapping: ArrayLike | None = None,
+        min_path: float = MIN_PATH,
+        chunk: int = 256,
+    ) -> None:
+        if not 0 <= min_path < 1:
+            raise UnknownDrafter(f"{self.name} needs min_path in [0, 1), got {min_path}")
+        self._vocab = DraftVocab(target.vocab_size, vocab_size, mapping)
+        self._head, self._max_len, self._min_path = target, target.max_len, min_path
+        self._cache = OwnCache(target, ledger, chunk, keeps_drafts=False)
+        self._seen: dict[int, _Seen] = {}
+
+    def propose(self, items: Sequence[StepItem], noise: Noise) -> Sequence[Draft]:
+        """One chain for each item; empty without budget, room, or the target's states."""
+        batch = {item.seq for item in items if item.budget > 0}
+        runs = [self._open(item, batch, noise) if item.budget > 0 else None for item in items]
+        opened = [run for run in runs if run is not None]
+        if opened:
+            self._fill(opened)
+        return [EMPTY_DRAFT if run is None else run.choice.draft() for run in runs]
+
+    def observe(self, commits: Sequence[Commit]) -> None:
+        """Takes the states of the kept rows; drops the rows that were drafted."""
+        for commit in commits:
+            self._cache.observe(commit)
+            if commit.features is not None and commit.finish is None:
+                self._seen.setdefault(commit.seq, _Seen()).add(commit.start, commit.features)
+
+    def forget(self, seq: int) -> None:
+        """Frees the pages and states of this sequence."""
+        self._cache.release(seq)
+        self._seen.pop(seq, None)
+
+    def _open(self, item: StepItem, batch: Collection[int], noise: Noise) -> _Run | None:
+        """Room for the rows to catch up with and the ones to draft; None where a draft can't be made."""
+        room = min(item.budget, self._max_len - len(item.tokens))
+        seen = self._seen.get(item.seq)
+        if room < 1 or seen is None or len(item.tokens) < 2 or seen.end < len(item.tokens) - 1:
+            return None
+        rows = self._cache.open(item.seq, item.tokens[1:], room - 1, batch)  # the last node is never fed
+        if rows is None:
+            return None
+        if rows.count < seen.begin:  # its pages were taken: the states they were made from are gone
+            self._cache.release(item.seq)
+            return None
+        return _Run(rows, seen, item, Choice(item, noise, self._vocab, room, min_path=self._min_path))
+
+    def _fill(self, runs: list[_Run]) -> None:
+        logits, own = self._catch_up(runs)
+        while True:
+            for index, run in enumerate(runs):
+                run.choice.extend(logits.row(index))
+            left = [index for index, run in enumerate(runs) if not run.choice.ended]
+            if not left:
+                return
+            runs = [runs[index] for index in left]
+            parts = [self._cache.part(run.rows, np.array(run.choice.tokens[-1:], np.int32)) for run in runs]
+            logits, own = self._head.draft(self._cache.batch(parts), None, own[left])
+
+    def _catch_up(self, runs: Sequence[_Run]) -> tuple[Logits, States]:
+        """Feeds what is missing of each sequence; (logits, output) after its last token."""
+        chunk = self._cache.chunk
+        for run in runs:
+            while len(run.item.tokens) - 1 - run.rows.count > chunk:
+                self._feed([run], [chunk], wants_logits=False)
+        return self._feed(runs, [len(run.item.tokens) - 1 - run.rows.count for run in runs])
+
+    def _feed(self, runs: Sequence[_Run], counts: Sequence[int], *, wants_logits: bool = True) -> tuple[Logits, States]:
+        parts: list[Rows] = []
+        states: list[FloatArray] = []
+        for run, count in zip(runs, counts, strict=True):
+            first = run.rows.count
+            states.append(run.seen.rows(first, first + count))
+            tokens = run.item.tokens[first + 1 : first + 1 + count]
+            parts.append(self._cache.part(run.rows, tokens, wants_logits=wants_logits))
+            run.seen.drop_before(first + count - 1)  # the last row is fed again where a step breaks off
+        return self._head.draft(self._cache.batch(parts), np.concatenate(states), None)

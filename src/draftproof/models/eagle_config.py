@@ -1,0 +1,125 @@
+"""What an EAGLE head is, on disk: its shapes, and which target it was made for.
+
+A head's folder holds config.json and model.safetensors. A head of another target is refused before it runs, with the
+difference named: hidden size, vocabulary, layers, and the strings of the vocabulary.
+
+Does not know: torch, weights, how a head is trained or run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from draftproof.errors import CorruptModel, ModelNotFound, PairingError
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_KIND = "eagle3"
+
+
+@dataclass(frozen=True, slots=True)
+class EagleConfig:
+    """Shapes of a head. `feature_layers`: after how many of the target's layers its hidden states are taken."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int  # the target's
+    draft_vocab_size: int
+    feature_layers: tuple[int, ...]
+    target_layers: int
+    rope_theta: float
+    norm_eps: float
+    max_len: int
+    tokenizer: str | None = None  # `vocabulary_hash` of the target
+
+    @classmethod
+    def of_target(
+        cls, config: Any, feature_layers: tuple[int, ...] | None = None, draft_vocab_size: int = 8192
+    ) -> EagleConfig:
+        """The head that suits a target's configuration (a transformers object)."""
+        layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
+        rope = getattr(config, "rope_parameters", None) or {}
+        return cls(
+            hidden_size=int(config.hidden_size),
+            intermediate_size=int(config.intermediate_size),
+            num_heads=heads,
+            num_kv_heads=int(getattr(config, "num_key_value_heads", None) or heads),
+            head_dim=int(getattr(config, "head_dim", None) or config.hidden_size // heads),
+            vocab_size=int(config.vocab_size),
+            draft_vocab_size=min(draft_vocab_size, int(config.vocab_size)),
+            feature_layers=feature_layers or default_layers(layers),
+            target_layers=layers,
+            rope_theta=float(rope.get("rope_theta") or getattr(config, "rope_theta", None) or 10_000.0),
+            norm_eps=float(getattr(config, "rms_norm_eps", 1e-5)),
+            max_len=int(config.max_position_embeddings),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"kind": _KIND} | asdict(self) | {"feature_layers": list(self.feature_layers)}
+
+
+def default_layers(num_layers: int) -> tuple[int, ...]:
+    """A low, a middle and a high depth."""
+    return (max(1, num_layers // 10), max(1, num_layers // 2), max(1, num_layers - 1))
+
+
+def read_config(folder: Path) -> EagleConfig:
+    """The head in a folder. Raises ModelNotFound or CorruptModel."""
+    if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
+        raise ModelNotFound(f"{folder} holds no draft head ({CONFIG} and {WEIGHTS}): make one with `draftproof train`")
+    try:
+        values = json.loads((folder / CONFIG).read_text())
+        if values.get("kind") != _KIND:
+            raise CorruptModel(f"{folder}/{CONFIG} is not of an EAGLE head (its kind is {values.get('kind')!r})")
+        known = {field.name for field in fields(EagleConfig)}
+        chosen = {name: value for name, value in values.items() if name in known}
+        return EagleConfig(**chosen | {"feature_layers": tuple(int(layer) for layer in values["feature_layers"])})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, CorruptModel):
+            raise
+        raise CorruptModel(f"{folder}/{CONFIG} can't be read: get the draft head again ({error})") from error
+
+
+def check_target(head: EagleConfig, target: Mapping[str, Any], vocabulary: Mapping[str, int] | None = None) -> None:
+    """Raises PairingError, which names the difference, unless the head was made for this target.
+
+    target: the values of its config.json; vocabulary: token -> id.
+    """
+    pairs = (
+        ("hidden_size", head.hidden_size, "a hidden size of {}"),
+        ("num_hidden_layers", head.target_layers, "{} layers"),
+        ("vocab_size", head.vocab_size, "a vocabulary of {}"),
+    )
+    for name, ours, words in pairs:
+        theirs = target.get(name)
+        if theirs != ours:
+            raise PairingError(
+                f"the draft head was made for a target with {words.format(ours)}, this one has {theirs}: "
+                "train a head for this target with `draftproof train eagle`"
+            )
+    if vocabulary is not None and head.tokenizer not in (None, vocabulary_hash(vocabulary)):
+        raise PairingError(
+            "the draft head was made for a target with another tokenizer (the strings of some ids differ): "
+            "train a head for this target with `draftproof train eagle`"
+        )
+
+
+def vocabulary_hash(vocabulary: Mapping[str, int]) -> str:
+    """Of all tokens with their ids; hexadecimal."""
+    total = hashlib.sha256()
+    for token, number in sorted(vocabulary.items(), key=lambda pair: (pair[1], pair[0])):
+        total.update(f"{number}:{token}\n".encode("utf-8", "surrogatepass"))
+    return total.hexdigest()[:32]
+
+
+def head_files(folder: Path) -> list[Path]:
+    """The files whose content decides what the head is."""
+    return [folder / CONFIG, folder / WEIGHTS]

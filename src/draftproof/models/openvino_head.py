@@ -1,0 +1,46 @@
+"""An EAGLE head on OpenVINO: paged attention over pages of its own, rows from the target's states or its own output.
+
+Drafts are judged, not trusted: numerics are "fast", the last bit is free.
+
+Does not know: drafts, sequences, where the states come from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftproof.models.eagle_config import EagleConfig
+from draftproof.models.openvino import OpenVINOTarget
+from draftproof.rules.host import HostLogits
+from draftproof.types import StepBatch
+
+_LANES = 2  # compiled copies: one for a round's first forward, whose width changes, one for the single rows after it
+
+
+class OpenVINOHead(OpenVINOTarget):
+    """A converted head (folder with graph.xml, attention.json and draft_ids.npy)."""
+
+    def __init__(self, folder: Path, config: EagleConfig, *, kv_bytes: int, threads: int | None = None) -> None:
+        super().__init__(folder, kv_bytes=kv_bytes, numerics="fast", threads=threads, lanes=_LANES)
+        self.draft_ids: NDArray[np.int32] = np.load(folder / "draft_ids.npy")  # [Vd] target ids, ascending
+        self.hidden_width = config.hidden_size
+        self.feature_width = config.hidden_size * len(config.feature_layers)
+
+    def draft(
+        self, batch: StepBatch, features: NDArray[np.float32] | None, own: NDArray[np.float32] | None
+    ) -> tuple[HostLogits, NDArray[np.float32]]:
+        """One forward over R rows -> logits [n, Vd] (valid until the next call) and output [n, H] of the wanted rows.
+
+        features: [R, k * H] of the target, or None; own: [R, H] outputs of rows before, or None. One of them is given.
+        """
+        num_rows, wanted = len(batch.input_ids), len(batch.logit_rows)
+        more = {
+            "features": np.zeros((num_rows, self.feature_width), np.float32) if features is None else features,
+            "own": np.zeros((num_rows, self.hidden_width), np.float32) if own is None else own,
+        }
+        request, _ = self.infer(batch, more)
+        hidden: NDArray[np.float32] = request.get_output_tensor(1).data[:wanted].copy()
+        return HostLogits(request.get_output_tensor(0).data[:wanted]), hidden

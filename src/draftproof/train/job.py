@@ -1,0 +1,319 @@
+"""One training run in a folder: texts, then steps, then the gate. Given again, it goes on where it stopped.
+
+The folder OUT holds work/ (settings, texts, checkpoint) and, at the end, the head itself. How many texts and steps fit
+into the time is found out once and written down, so a resumed run ends in the same head as an unbroken one.
+
+Invariant: the head in OUT is replaced only by one that is at least as good on the held-out texts.
+Does not know: command lines, how a head drafts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from draftproof.engine.llm import LLM
+from draftproof.errors import InputError, PairingError
+from draftproof.measure.files import write_whole
+from draftproof.measure.provenance import provenance
+from draftproof.models import folder as folders
+from draftproof.models.cache import Cache
+from draftproof.models.eagle import EagleHead
+from draftproof.models.eagle_config import CONFIG, EagleConfig, check_target, vocabulary_hash
+from draftproof.models.head_files import as_saved, load_head, save_head
+from draftproof.models.load import Loader
+from draftproof.models.module import load_module
+from draftproof.models.source import resolve
+from draftproof.train.material import Asked, Material, asked_of_file, asked_of_shipped
+from draftproof.train.start import new_head
+from draftproof.train.trainer import Score, Settings, Text, Trainer
+
+_TEXT_SHARE = 0.35  # of the time
+_LOOK_SHARE = 0.08  # of the time, for looking at held-out texts
+_SAVE_SECONDS = 30.0
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """What a run is asked for. minutes: of texts and steps together, on this machine."""
+
+    out: Path
+    model: str = "demo"
+    data: Path | None = None
+    bucket_field: str | None = None
+    init: Path | None = None
+    minutes: float = 180.0
+    draft_vocab: int = 8192
+    max_new: int = 224
+    seed: int = 0
+    batch_tokens: int = 1024
+    learning_rate: float = 5e-4
+    weights: str = "auto"
+    cache_dir: Path | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.1 <= self.minutes <= 100_000:
+            raise InputError(f"--minutes must be at least 0.1, got {self.minutes}")
+        if self.draft_vocab < 16:
+            raise InputError(f"--draft-vocab must be at least 16, got {self.draft_vocab}")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a run to go on."""
+        kept = {name: value for name, value in asdict(self).items() if name not in ("out", "cache_dir", "threads")}
+        return {name: str(value) if isinstance(value, Path) else value for name, value in kept.items()}
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One run; `run` does what is left of it."""
+
+    settings: TrainSettings
+    say: Say
+    loader: Loader = field(init=False)
+    _saved: float = 0.0
+    _looking: float = 0.0  # seconds of one look at the held-out texts
+    _state: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.loader = Loader(Cache(self.settings.cache_dir), self.say)
+
+    @property
+    def work(self) -> Path:
+        """Where what is under way lies."""
+        return self.settings.out / "work"
+
+    def run(self, command: list[str]) -> dict[str, Any]:
+        """Everything that is left; the report. Raises InputError for what can't be used, before anything is written."""
+        settings = self.settings
+        source = resolve(settings.model)
+        data, held = self._prompts()
+        initial = self._initial(source)
+        self._begin()
+        material = Material(self.work, data, settings.seed, settings.max_new)
+        self._write_texts(material, held)
+        module = load_module(self.loader.folder(source))
+        texts, evals = material.texts(self._state["parts"]), material.held_out()
+        trainer = self._trainer(module, texts, initial)
+        begin = time.monotonic()
+        first = self._scores(trainer, evals)
+        self._looking = time.monotonic() - begin
+        if "before" not in self._state:
+            self._note(before=first)
+        self._train(trainer, evals)
+        return self._finish(trainer, evals, texts, command)
+
+    # -- what is given -------------------------------------------------------------------------------------------------
+
+    def _prompts(self) -> tuple[list[Asked], list[Asked]]:
+        """Prompts to train on, and of the user's data one in twenty (at most 32) to judge by."""
+        if self.settings.data is None:
+            return asked_of_shipped(self.settings.seed), []
+        asked = asked_of_file(self.settings.data, self.settings.bucket_field)
+        if len(asked) < 20:
+            return asked, []
+        held = set(range(0, len(asked), max(20, len(asked) // 32)))
+        return [a for i, a in enumerate(asked) if i not in held], [asked[i] for i in sorted(held)]
+
+    def _initial(self, source: Any) -> EagleHead | None:
+        if self.settings.init is None:
+            return None
+        head = load_head(self.settings.init)
+        check_target(head.config, folders.read_config(self.loader.folder(source)))
+        return head
+
+    # -- the run's own state -------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Starts the folder, or checks that it holds this very run."""
+        path = self.work / "run.json"
+        if path.is_file():
+            self._state = json.loads(path.read_text())
+            theirs, ours = self._state["settings"], self.settings.identity
+            for name in ours:
+                if theirs.get(name) != ours[name]:
+                    raise InputError(
+                        f"{self.work} holds a run with {name} {theirs.get(name)!r}, this one has {ours[name]!r}: give "
+                        "the same options to go on, or another --out"
+                    )
+            return
+        try:
+            self.work.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"can't make {self.work}: {error.strerror or error}") from error
+        self._state = {"settings": self.settings.identity, "text_seconds": 0.0, "parts": None}
+        self._note()
+
+    def _note(self, **more: Any) -> None:
+        self._state |= more
+        write_whole(self.work / "run.json", json.dumps(self._state, indent=1).encode())
+
+    # -- texts ---------------------------------------------------------------------------------------------------------
+
+    def _write_texts(self, material: Material, held: list[Asked]) -> None:
+        if self._state["parts"] is not None:
+            return
+        settings, seconds = self.settings, _TEXT_SHARE * 60 * self.settings.minutes
+        llm = LLM(
+            settings.model,
+            weights=settings.weights,
+            cache_dir=settings.cache_dir,
+            threads=settings.threads,
+            progress=self.say,
+        )
+        with llm:
+            material.write_held_out(llm, held)
+            while not material.num_parts or self._state["text_seconds"] < seconds:
+                begin = time.monotonic()
+                material.write_part(llm)
+                self._note(text_seconds=self._state["text_seconds"] + time.monotonic() - begin)
+                done = self._state["text_seconds"]
+                self.say(
+                    f"texts: {material.num_parts} parts, {max(0.0, seconds - done) / 60:.1f} minutes of writing left"
+                )
+        self._note(parts=material.num_parts)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _trainer(self, module: Any, texts: list[Text], initial: EagleHead | None) -> Trainer:
+        settings = self.settings
+        if settings.threads is not None:
+            torch.set_num_threads(settings.threads)
+        head = initial if initial is not None else self._new_head(module, texts)
+        plan = Settings(
+            steps=self._state.get("steps") or 1 << 30,
+            batch_tokens=settings.batch_tokens,
+            learning_rate=settings.learning_rate,
+            seed=settings.seed,
+        )
+        state = self.work / "state.pt"
+        trainer = Trainer(module, head, texts, plan)
+        if "steps" not in self._state:
+            trainer.settings = replace(plan, steps=self._steps_that_fit(module, texts, head))
+            self._note(steps=trainer.settings.steps)
+        elif state.is_file():
+            trainer.load(state)
+        return trainer
+
+    def _new_head(self, module: Any, texts: list[Text]) -> EagleHead:
+        """A fresh one, whose output is cut to the tokens that are frequent in the texts."""
+        config = EagleConfig.of_target(module.config, None, self.settings.draft_vocab)
+        if not hasattr(module.base_model, "norm"):
+            raise PairingError(f"models of type {module.config.model_type!r} have no last norm that a head could take")
+        answers = np.concatenate([text.tokens[text.prompt_len :] for text in texts])
+        counts = np.bincount(answers, minlength=config.vocab_size)
+        ids = np.sort(np.argsort(-counts, kind="stable")[: config.draft_vocab_size])
+        length = min(64, max(len(text.tokens) for text in texts))
+        sample = np.stack([text.tokens[:length] for text in texts if len(text.tokens) >= length][:16])
+        return new_head(
+            config, module, torch.from_numpy(ids), torch.from_numpy(sample.astype(np.int64)), self.settings.seed
+        )
+
+    def _steps_that_fit(self, module: Any, texts: list[Text], head: EagleHead) -> int:
+        """By the time of a few steps of a head that is thrown away."""
+        trial = EagleHead(head.config)
+        trial.load_state_dict(head.state_dict())
+        trainer = Trainer(module, trial, texts, Settings(steps=6, batch_tokens=self.settings.batch_tokens))
+        trainer.run(2)
+        begin = time.monotonic()
+        trainer.run()
+        left = 60 * self.settings.minutes - self._state["text_seconds"]
+        return max(8, int(left / ((time.monotonic() - begin) / 4)))
+
+    def _train(self, trainer: Trainer, evals: list[Text]) -> None:
+        steps, begin, at = trainer.settings.steps, time.monotonic(), trainer.step
+        self._saved = looked = begin
+        looking = self._looking
+
+        def watch(trainer: Trainer) -> None:
+            nonlocal looked
+            now = time.monotonic()
+            if now - self._saved > _SAVE_SECONDS or trainer.step == steps:
+                self._save(trainer)
+                self._saved = time.monotonic()
+            if now - looked > looking / _LOOK_SHARE and trainer.step < steps:
+                left = (now - begin) / (trainer.step - at) * (steps - trainer.step)
+                loss = float(np.mean(trainer.losses[-100:]))
+                self.say(
+                    f"step {trainer.step} of {steps}, loss {loss:.2f}, {left / 60:.1f} minutes left; held out: "
+                    f"{_shown(self._scores(trainer, evals))}"
+                )
+                looked = time.monotonic()
+
+        trainer.run(watch=watch)
+
+    def _save(self, trainer: Trainer) -> None:
+        try:
+            trainer.save(self.work / "state.pt")
+        except (OSError, RuntimeError) as error:  # torch says a full disk as a RuntimeError
+            raise InputError(
+                f"can't write {self.work}/state.pt ({str(error).splitlines()[0]}); the last checkpoint is kept: free "
+                "some space, then give the same command again"
+            ) from error
+
+    @staticmethod
+    def _scores(trainer: Trainer, evals: list[Text]) -> dict[str, Any]:
+        """By bucket: JSON-ready."""
+        found: dict[str, Any] = {}
+        for bucket in dict.fromkeys(text.bucket for text in evals):
+            score: Score = trainer.score([text for text in evals if text.bucket == bucket])
+            found[bucket] = {
+                "texts": score.texts,
+                "acceptance": [round(rate, 4) for rate in score.match],
+                "overlap": [round(rate, 4) for rate in score.overlap],
+                "tokens_per_round": round(score.tokens_per_round, 4),
+            }
+        return found
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _finish(self, trainer: Trainer, evals: list[Text], texts: list[Text], command: list[str]) -> dict[str, Any]:
+        """The gate: what is there is replaced by what is at least as good."""
+        trainer.head.load_state_dict(as_saved(trainer.head))
+        scores, settings = self._scores(trainer, evals), self.settings
+        report: dict[str, Any] = {
+            "out": str(settings.out),
+            "steps": trainer.settings.steps,
+            "texts": len(texts),
+            "tokens": int(sum(len(text.tokens) for text in texts)),
+            "held_out": scores,
+            "before": self._state["before"],
+            "written": True,
+        }
+        if (settings.out / CONFIG).is_file():
+            old = Trainer(trainer.model, load_head(settings.out), texts, trainer.settings)
+            report["replaced"] = self._scores(old, evals)
+            report["written"] = _mean(scores) >= _mean(report["replaced"])
+        if report["written"]:
+            config = replace(trainer.head.config, tokenizer=self._tokenizer_hash())
+            head = EagleHead(config)
+            head.load_state_dict(trainer.head.state_dict())
+            card = {"held_out": scores, "texts": len(texts), "steps": trainer.settings.steps}
+            save_head(head, settings.out, {"card": card | provenance(command)})
+        return report
+
+    def _tokenizer_hash(self) -> str:
+        from draftproof.text.tokenizer import Tokenizer
+
+        return vocabulary_hash(Tokenizer.from_folder(self.loader.folder(resolve(self.settings.model))).vocabulary())
+
+
+def _mean(scores: dict[str, Any]) -> float:
+    """Tokens per round over all buckets, each counting alike."""
+    return float(np.mean([score["tokens_per_round"] for score in scores.values()]))
+
+
+def _shown(scores: dict[str, Any]) -> str:
+    parts = [
+        f"{bucket} {score['acceptance'][0]:.2f} ({score['tokens_per_round']:.2f})" for bucket, score in scores.items()
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,221 @@
+"""Trains a head on texts, in a run that can be killed at any time.
+
+The order of texts, the learning rate and the number of steps follow from the settings, the seed and the step alone; a
+checkpoint holds the head, the optimiser and the step. So a resumed run ends in the same head as an unbroken one (to
+the bit on a CPU with the same number of threads).
+
+Invariant: a checkpoint is written whole beside the old one and put in its place; a full disk leaves the old one.
+
+Does not know: where texts come from, what the figures are for, command lines.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from draftproof.models.eagle import EagleHead
+from draftproof.train.unroll import Sight, see, unroll
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a head is trained."""
+
+    steps: int
+    batch_tokens: int = 4096  # positions of a batch, padding included
+    max_length: int = 512  # a longer text is cut
+    unroll: int = 4
+    decay: float = 0.9
+    learning_rate: float = 1e-3
+    warmup: float = 0.04  # share of the steps
+    final: float = 0.02  # of the learning rate, at the end
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text:
+    """One prompt and the target's own completion."""
+
+    tokens: NDArray[np.int32]  # [S]
+    prompt_len: int
+    bucket: str = "chat"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A head's figures on texts it was not trained on. Position j is draft j + 1 of a round."""
+
+    texts: int
+    match: tuple[float, ...]  # greedy acceptance at each position, of the rounds that reach it
+    overlap: tuple[float, ...]  # mean of sum(min(p, q)) at each position, every root
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Greedy, at a draft length of len(match)."""
+        return 1.0 + float(np.cumprod(self.match).sum())
+
+
+@dataclass(slots=True, eq=False)
+class Trainer:
+    """One run. `model` is the target (transformers, frozen), on the device where everything happens."""
+
+    model: Any
+    head: EagleHead
+    texts: Sequence[Text]
+    settings: Settings
+    step: int = 0
+    losses: list[float] = field(default_factory=list)
+    _optimiser: Any = None
+    _batches: list[list[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.model.requires_grad_(False)
+        self._optimiser = torch.optim.AdamW(
+            self.head.parameters(), self.settings.learning_rate, (0.9, 0.95), weight_decay=self.settings.weight_decay
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the target is."""
+        return torch.device(self.model.device)
+
+    def run(self, until: int | None = None, watch: Callable[[Trainer], None] | None = None) -> None:
+        """Trains up to step `until` (the settings' end by default); `watch` is called after each step."""
+        last = self.settings.steps if until is None else min(until, self.settings.steps)
+        while self.step < last:
+            self._one(self._batch(self.step))
+            self.step += 1
+            if watch is not None:
+                watch(self)
+
+    def score(self, texts: Sequence[Text]) -> Score:
+        """The head's figures on these texts; changes nothing."""
+        sums = np.zeros((3, self.settings.unroll))
+        steps, drafts = self.settings.unroll, 0.0
+        with torch.no_grad():
+            for batch in _packed(texts, range(len(texts)), self.settings):
+                found = self._unrolled(self._see([texts[i] for i in batch]))
+                reached = found.reached.cpu().numpy().astype(np.float64)
+                sums[0] += found.match.cpu().numpy() * reached
+                sums[1] += reached
+                sums[2] += found.overlap.cpu().numpy() * reached[0]
+                drafts += float(reached[0])
+        match = sums[0] / np.maximum(sums[1], 1)
+        return Score(len(texts), tuple(match.tolist()), tuple((sums[2] / max(drafts, 1.0)).tolist()[:steps]))
+
+    def save(self, path: Path) -> None:
+        """The whole state of the run. Raises OSError; the old file stays then."""
+        state = {
+            "step": self.step,
+            "losses": self.losses,
+            "head": self.head.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+        }
+        beside = path.with_name(path.name + ".part")
+        try:
+            torch.save(state, beside)
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def load(self, path: Path) -> None:
+        """Goes on where `save` stopped."""
+        state = torch.load(path, map_location=self.device, weights_only=True)
+        self.head.load_state_dict(state["head"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self.step, self.losses = int(state["step"]), list(state["losses"])
+
+    # -- one step ------------------------------------------------------------------------------------------------------
+
+    def _one(self, texts: Sequence[Text]) -> None:
+        for group in self._optimiser.param_groups:
+            group["lr"] = self.settings.learning_rate * rate(self.step, self.settings)
+        found = self._unrolled(self._see(texts))
+        self._optimiser.zero_grad(set_to_none=True)
+        found.loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.head.parameters(), self.settings.clip)
+        self._optimiser.step()
+        self.losses.append(float(found.loss.detach()))
+
+    def _unrolled(self, sight: Sight) -> Any:
+        embedding = self.model.get_input_embeddings().weight
+        output = self.model.get_output_embeddings().weight[self.head.draft_ids]
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            return unroll(self.head, embedding, output, sight, self.settings.unroll, self.settings.decay)
+
+    def _see(self, texts: Sequence[Text]) -> Sight:
+        tokens, counts = padded(texts, self.settings.max_length)
+        return see(self.model, self.head, tokens.to(self.device), counts.to(self.device))
+
+    def _batch(self, step: int) -> list[Text]:
+        """The texts of a step: each pass has an order of its own, from the seed."""
+        while True:
+            if not self._batches:
+                passes = self._passes()
+                self._batches = next(passes)
+                self._begin, self._pass = 0, passes
+            if step - self._begin < len(self._batches):
+                return [self.texts[i] for i in self._batches[step - self._begin]]
+            self._begin += len(self._batches)
+            self._batches = next(self._pass)
+
+    _begin: int = 0
+    _pass: Iterator[list[list[int]]] = field(default_factory=lambda: iter(()))
+
+    def _passes(self) -> Iterator[list[list[int]]]:
+        number = 0
+        while True:
+            rng = np.random.default_rng([self.settings.seed, number])
+            order = rng.permutation(len(self.texts)).tolist()
+            batches = list(_packed(self.texts, order, self.settings))
+            yield [batches[i] for i in rng.permutation(len(batches))]
+            number += 1
+
+
+def rate(step: int, settings: Settings) -> float:
+    """Share of the learning rate: a linear rise, then half a cosine."""
+    rise = max(1, round(settings.warmup * settings.steps))
+    if step < rise:
+        return (step + 1) / rise
+    done = (step - rise) / max(1, settings.steps - rise)
+    return settings.final + (1 - settings.final) * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+
+def padded(texts: Sequence[Text], max_length: int) -> tuple[Tensor, Tensor]:
+    """int64[B, S] tokens and bool[B, S] `counts` (the next token is one of the completion), padded on the right."""
+    length = min(max_length, max(len(text.tokens) for text in texts))
+    tokens = np.zeros((len(texts), length), np.int64)
+    counts = np.zeros((len(texts), length), np.bool_)
+    for row, text in enumerate(texts):
+        part = text.tokens[:length]
+        tokens[row, : len(part)] = part
+        counts[row, text.prompt_len - 1 : len(part) - 1] = True
+    return torch.from_numpy(tokens), torch.from_numpy(counts)
+
+
+def _packed(texts: Sequence[Text], order: Sequence[int], settings: Settings) -> Iterator[list[int]]:
+    """Batches of texts of like length, each of about `batch_tokens` positions; sorted within windows of the order."""
+    window = 2048
+    for start in range(0, len(order), window):
+        part = sorted(order[start : start + window], key=lambda i: (len(texts[i].tokens), i))
+        batch: list[int] = []
+        for index in part:
+            length = min(settings.max_length, len(texts[index].tokens))
+            if batch and (len(batch) + 1) * length > settings.batch_tokens:
+                yield batch
+                batch = []
+            batch.append(index)
+        if batch:
+            yield batch

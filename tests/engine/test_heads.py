@@ -1,0 +1,143 @@
+"""Draft heads over a tiny target: texts and bits of plain decoding, refusals, and a training run from end to end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from draftproof import SamplingParams
+from draftproof.engine.options import EngineOptions
+from draftproof.errors import InputError, InvalidParams, ModelNotFound, PairingError, UnknownDrafter
+from draftproof.models.eagle_config import EagleConfig
+from draftproof.models.head_files import save_head
+from draftproof.models.module import load_module
+from draftproof.train.job import Job, TrainSettings
+from draftproof.train.start import new_head
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+PROMPTS = ["abc abc abc", "x", "The quick brown fox " * 3, "1 2 3 4 5 6 7"]
+
+
+@pytest.fixture(scope="module")
+def head_folder(folder, tmp_path_factory):
+    """An untrained head of the tiny target."""
+    module = load_module(folder)
+    config = EagleConfig.of_target(module.config, None, 200)
+    ids = torch.arange(200)
+    made = tmp_path_factory.mktemp("head")
+    save_head(new_head(config, module, ids, torch.arange(64).reshape(2, 32), 0), made)
+    return made
+
+
+@pytest.mark.parametrize("drafter", ["eagle", "cascade"])
+@pytest.mark.parametrize(
+    "params", [{}, {"temperature": 0.9, "rule": "coupled"}, {"temperature": 1.0, "rule": "follow"}]
+)
+def test_texts_and_bits_are_plain_decodings(llm_of, head_folder, drafter, params):
+    plain, drafted = llm_of(), llm_of(drafter=drafter, draft_model=str(head_folder), gamma=3, chunk_rows=7)
+    settings = SamplingParams(max_new_tokens=24, seed=5, logprobs=0, ignore_eos=True, **params)
+    truth = [plain.generate(prompt, settings)[0] for prompt in PROMPTS]
+    alone = [drafted.generate(prompt, settings)[0] for prompt in PROMPTS]
+    for found in (alone, drafted.generate(PROMPTS, settings)):
+        for one, other in zip(found, truth, strict=True):
+            assert one.token_ids == other.token_ids
+            assert [entry.logprob for entry in one.logprobs] == [entry.logprob for entry in other.logprobs]
+    assert sum(output.speculation.drafted for output in alone) > 20
+
+
+def test_a_ratio_rule_keeps_its_text_whatever_is_beside_it(llm_of, head_folder):
+    llm = llm_of(drafter="eagle", draft_model=str(head_folder), gamma=2)
+    settings = SamplingParams(max_new_tokens=20, seed=3, temperature=1.0, rule="reject", ignore_eos=True)
+    alone = [llm.generate(prompt, settings)[0].token_ids for prompt in PROMPTS]
+    assert [output.token_ids for output in llm.generate(PROMPTS, settings)] == alone
+
+
+def test_sequences_that_were_set_back_go_on(llm_of, head_folder):
+    """Little memory: sequences are pre-empted, the target's states come again from the start."""
+    settings = SamplingParams(max_new_tokens=60, ignore_eos=True)
+    prompts = [f"{i} {i} {i} prompt number {i}" for i in range(8)]
+    truth = [output.token_ids for output in llm_of().generate(prompts, settings)]
+    small = llm_of(drafter="eagle", draft_model=str(head_folder), gamma=3, kv_memory=200_000)
+    assert [output.token_ids for output in small.generate(prompts, settings)] == truth
+
+
+def test_what_does_not_fit_is_refused_before_it_runs(llm_of, head_folder, tmp_path):
+    with pytest.raises(ModelNotFound, match="no draft head ships for this model"):
+        llm_of(drafter="eagle")
+    with pytest.raises(ModelNotFound, match="no draft head"):
+        llm_of(drafter="cascade", draft_model="/nowhere")
+    with pytest.raises(UnknownDrafter, match="openvino backend"):
+        llm_of(drafter="eagle", draft_model=str(head_folder), backend="torch", weights="float32")
+    with pytest.raises(InvalidParams, match="takes no exit layer"):
+        EngineOptions(drafter="eagle", exit_layer=2)
+    shutil.copytree(head_folder, tmp_path / "h")
+    config = json.loads((tmp_path / "h" / "config.json").read_text())
+    (tmp_path / "h" / "config.json").write_text(json.dumps(config | {"target_layers": 5}))
+    with pytest.raises(PairingError, match="5 layers, this one has 3"):
+        llm_of(drafter="eagle", draft_model=str(tmp_path / "h"))
+    (tmp_path / "h" / "config.json").write_text(json.dumps(config | {"tokenizer": "0" * 32}))
+    with pytest.raises(PairingError, match="another tokenizer"):
+        llm_of(drafter="eagle", draft_model=str(tmp_path / "h"))
+
+
+@pytest.fixture(scope="module")
+def trained(folder, cache_dir, tmp_path_factory):
+    """(settings, report) of a run of a few seconds."""
+    out = tmp_path_factory.mktemp("run") / "head"
+    settings = TrainSettings(
+        out, str(folder), minutes=0.1, max_new=12, draft_vocab=128, learning_rate=3e-3, cache_dir=cache_dir, threads=1
+    )
+    return settings, Job(settings, lambda _: None).run(["test"])
+
+
+def test_a_run_writes_a_head_that_drafts(trained, llm_of):
+    settings, report = trained
+    assert report["written"]
+    assert report["texts"] > 50
+    assert set(report["held_out"]) == {"chat", "text"}
+    llm = llm_of(drafter="eagle", draft_model=str(settings.out), gamma=2)
+    assert llm.generate("abc", SamplingParams(max_new_tokens=8, ignore_eos=True))[0].speculation.drafted > 0
+    card = json.loads((settings.out / "config.json").read_text())["card"]
+    assert card["held_out"] == report["held_out"]
+
+
+def test_a_killed_run_ends_in_the_same_head(trained, tmp_path):
+    """Texts and the number of steps were written down; no checkpoint had been."""
+    settings, _ = trained
+    shutil.copytree(settings.out / "work", tmp_path / "head" / "work")
+    (tmp_path / "head" / "work" / "state.pt").unlink()
+    again = TrainSettings(**{name: getattr(settings, name) for name in settings.__slots__} | {"out": tmp_path / "head"})
+    Job(again, lambda _: None).run(["test"])
+    one, other = (load_file(out / "model.safetensors") for out in (settings.out, again.out))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    with pytest.raises(InputError, match="holds a run with seed 0, this one has 1"):
+        Job(TrainSettings(**{name: getattr(again, name) for name in again.__slots__} | {"seed": 1}), print).run([])
+
+
+def test_a_worse_head_does_not_replace_a_better_one(trained, tmp_path, monkeypatch):
+    settings, report = trained
+    shutil.copytree(settings.out, tmp_path / "head")
+    (tmp_path / "head" / "work" / "state.pt").unlink()
+    before = (tmp_path / "head" / "model.safetensors").read_bytes()
+    monkeypatch.setattr("draftproof.train.trainer.Trainer._one", lambda self, texts: self.losses.append(0.0))
+    again = TrainSettings(**{name: getattr(settings, name) for name in settings.__slots__} | {"out": tmp_path / "head"})
+    found = Job(again, lambda _: None).run(["test"])
+    assert not found["written"]
+    assert found["replaced"] == report["held_out"]
+    assert (tmp_path / "head" / "model.safetensors").read_bytes() == before
+
+
+def test_bad_data_is_said_with_its_line_before_anything_is_written(folder, cache_dir, tmp_path):
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"prompt": "a"}\n{"text": "b"}\n')
+    settings = TrainSettings(tmp_path / "out", str(folder), data=data, cache_dir=cache_dir)
+    with pytest.raises(InputError, match=r"line 2 of .*no prompt"):
+        Job(settings, lambda _: None).run([])
+    assert not (tmp_path / "out").exists()
+    for wrong in ({"minutes": 0}, {"draft_vocab": 3}, {"minutes": float("nan")}):
+        with pytest.raises(InputError):
+            TrainSettings(tmp_path, **wrong)
