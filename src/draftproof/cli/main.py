@@ -15,11 +15,25 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from draftproof import __version__
-from draftproof.cli import cache, cost, demo, doctor, export, generate, measure, plan, query, rollout, serve, train
+from draftproof.cli import (
+    cache,
+    certify,
+    cost,
+    demo,
+    doctor,
+    export,
+    generate,
+    measure,
+    plan,
+    query,
+    rollout,
+    serve,
+    train,
+)
 from draftproof.cli.console import soften
 from draftproof.errors import DraftproofError, InputError
 
-_COMMANDS = (demo, generate, measure, cost, plan, export, query, serve, rollout, train, doctor, cache)
+_COMMANDS = (demo, generate, certify, measure, cost, plan, export, query, serve, rollout, train, doctor, cache)
 _EPILOG = """examples:
   draftproof demo                                    see it work, plain against speculative
   draftproof generate "Why is the sky blue?" --drafter suffix --compare
