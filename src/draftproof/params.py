@@ -14,8 +14,8 @@ import numpy as np
 
 from draftproof.errors import InvalidParams
 
-RuleName = Literal["auto", "reject", "follow", "coupled"]
-RULES: tuple[RuleName, ...] = ("auto", "reject", "follow", "coupled")
+RuleName = Literal["auto", "reject", "block", "follow", "coupled"]
+RULES: tuple[RuleName, ...] = ("auto", "reject", "block", "follow", "coupled")
 # float32 logits times or over these, and sums of a million of them, are finite: a parameter makes no NaN, no infinity
 LARGEST, SMALLEST = 1e30, 1e-30
 _FINITE = sys.float_info.max
@@ -84,6 +84,11 @@ class SamplingParams:
             or self.bad_words
             or self.min_new_tokens
         )
+
+    @property
+    def draws_drafts(self) -> bool:
+        """True under the ratio rules: drafts are drawn, and their length may change the text (never its law)."""
+        return self.temperature > 0 and self.resolved_rule in ("reject", "block")
 
     @property
     def resolved_rule(self) -> RuleName:

@@ -35,6 +35,7 @@ PARAMS = (
     {"temperature": 0.8, "rule": "coupled", "top_p": 0.9},
     {"temperature": 1.0, "rule": "reject"},
     {"temperature": 1.3, "rule": "reject", "top_k": 4, "frequency_penalty": 0.4},
+    {"temperature": 1.0, "rule": "block"},
     {"temperature": 0.7, "rule": "follow", "presence_penalty": 0.5},
     {"repetition_penalty": 1.2, "bad_words": ((1, 2),), "min_new_tokens": 3},
 )

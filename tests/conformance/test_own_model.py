@@ -69,8 +69,8 @@ def model_drafter(target=None, **options):
 
 def test_d1_each_token_comes_from_the_law_of_its_node(lives):
     """Bit for bit: the reported row is the warped law under the node's history, and the token comes from it."""
-    rules = {"follow": 0, "coupled": 0, "reject": 0}
-    for item, draft in follow_lives(model_drafter(), lives):
+    rules = {"follow": 0, "coupled": 0, "reject": 0, "block": 0}
+    for item, draft in follow_lives(model_drafter(), lives, seeds=9):
         rule = "follow" if item.params.temperature == 0 else item.params.resolved_rule
         numbers = NOISE.uniform(item.seed, "draft", item.round, 9)
         for index, token in enumerate(draft.tokens.tolist()):

@@ -49,9 +49,10 @@ def test_texts_and_bits_are_plain_decodings(llm_of, head_folder, drafter, params
     assert sum(output.speculation.drafted for output in alone) > 20
 
 
-def test_a_ratio_rule_keeps_its_text_whatever_is_beside_it(llm_of, head_folder):
+@pytest.mark.parametrize("rule", ["reject", "block"])
+def test_a_ratio_rule_keeps_its_text_whatever_is_beside_it(llm_of, head_folder, rule):
     llm = llm_of(drafter="eagle", draft_model=str(head_folder), gamma=2)
-    settings = SamplingParams(max_new_tokens=20, seed=3, temperature=1.0, rule="reject", ignore_eos=True)
+    settings = SamplingParams(max_new_tokens=20, seed=3, temperature=1.0, rule=rule, ignore_eos=True)
     alone = [llm.generate(prompt, settings)[0].token_ids for prompt in PROMPTS]
     assert [output.token_ids for output in llm.generate(PROMPTS, settings)] == alone
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from draftproof.errors import InputError
+from draftproof.errors import InputError, InvalidParams
 from draftproof.measure import files, run
 from draftproof.measure.query import query
 from draftproof.measure.read import read_run
@@ -683,3 +683,9 @@ def test_killed_at_random_moments_a_run_gives_the_rows_of_an_uninterrupted_one(
     assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
     ours, theirs = json.loads(out), json.loads(whole.stdout)
     assert ours["results"] == theirs["results"]
+
+
+def test_a_rule_that_judges_chains_as_a_whole_is_refused(tmp_path):
+    sampling = SamplingParams(seed=1, temperature=1.0, rule="block")
+    with pytest.raises(InvalidParams, match="measure with --rule reject"):
+        Settings("demo", (), tmp_path / "d.jsonl", tmp_path / "run", sampling)

@@ -142,8 +142,8 @@ def _compared(output: Output, compared: dict[str, Any]) -> None:
     place = compared["first_difference"]
     sides = ", ".join(f"{name} {place[key + 'token']} (logit {place[key + 'logit']})" for name, key in _SIDES)
     note(f"text: differs from token {place['position']} on: {sides}")
-    if output.speculation.rule == "reject":
-        note("rule reject keeps the law of the text, not the text: coupled keeps both")
+    if output.speculation.rule in ("reject", "block"):
+        note(f"rule {output.speculation.rule} keeps the law of the text, not the text: coupled keeps both")
 
 
 def _finite(value: float) -> float | None:

@@ -110,7 +110,12 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, logprobs: bool = Tr
     add("--min-new-tokens", "write at least N tokens", int, metavar="N")
     add("--max-new-tokens", "write at most N tokens (128)", int, metavar="N")
     add("--seed", "the same seed gives the same tokens (a fresh one)", int, metavar="N")
-    add("--rule", "auto, reject, follow or coupled (auto: follow at temperature 0, else coupled)", str, metavar="R")
+    add(
+        "--rule",
+        "auto, reject, block, follow or coupled (auto: follow at temperature 0, else coupled)",
+        str,
+        metavar="R",
+    )
     if logprobs:
         add("--logprobs", "report each token's log-probability and the N likeliest (with --json)", int, metavar="N")
 

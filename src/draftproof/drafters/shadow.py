@@ -115,6 +115,6 @@ class Shadow:
 
 def _seen(item: StepItem) -> StepItem:
     """The item as the inner drafter gets it: under `reject`, with the rule whose race the plain text is."""
-    if item.params.temperature > 0 and item.params.resolved_rule == "reject":
+    if item.params.draws_drafts:
         return replace(item, params=replace(item.params, rule="coupled"))
     return item

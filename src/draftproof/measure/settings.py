@@ -66,6 +66,11 @@ class Settings:
                 raise InvalidParams(f"{name} must be {must}, got {getattr(self, name)!r}")
         if self.sampling.logprobs is not None:
             raise InvalidParams("logprobs are not part of a measurement: drop --logprobs")
+        if self.sampling.resolved_rule == "block":
+            raise InvalidParams(
+                "rule block judges a chain as a whole, and a measurement counts token by token: measure with --rule "
+                "reject, which accepts as much or a little less"
+            )
         if self.sampling.seed is None:
             raise InvalidParams("a measurement needs a seed, so that the same command gives the same rows")
         unknown = sorted(set(self.engine) - set(_ENGINE))

@@ -1,10 +1,11 @@
 """Exactness as pure functions: laws from logits, and the rules that judge drafts.
 
-Start at `decide` (which theorem judges what) or at `follow`, `reject`, `coupled` (the theorems, with their proofs).
+Start at `decide` (which theorem judges what) or at `follow`, `reject`, `block`, `coupled` (theorems and proofs).
 Does not know: models, engines, text; draws no random number that was not handed in.
 """
 
 from draftproof.rules.batched import decide_batch
+from draftproof.rules.block import block
 from draftproof.rules.coins import RoundCoins, draw
 from draftproof.rules.coupled import race, race_top, sample
 from draftproof.rules.decide import decide
@@ -22,6 +23,7 @@ __all__ = [
     "RoundCoins",
     "Warped",
     "best_id",
+    "block",
     "children_of",
     "decide",
     "decide_batch",

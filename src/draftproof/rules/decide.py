@@ -3,6 +3,7 @@
 - temperature 0, or rule `follow` or `coupled`: theorem 1's walk. The choice at a node is the race of theorem 5 with
   noise keyed by position (temperature 0 needs none), so both rules give the same tokens.
 - rule `reject` with drawn siblings ("iid", "distinct"): theorems 2 and 3, with numbers keyed by round and node.
+- rule `block`: theorem 6 for a drawn chain, the same as `reject` for everything else.
 - rule `reject` with "fixed" siblings: the draft law is a point mass, the test min(1, p(x)/1) and the residual "p
   without x"; emitting a draw from p and accepting when it is x has the same law, so theorem 1 judges it.
 
@@ -13,6 +14,7 @@ Does not know: the rest of the batch, models, endings (a verdict may run past a 
 from __future__ import annotations
 
 from draftproof.protocols import Noise
+from draftproof.rules.block import block, is_chain
 from draftproof.rules.coins import RoundCoins
 from draftproof.rules.coupled import sample
 from draftproof.rules.follow import follow
@@ -27,9 +29,10 @@ def decide(item: StepItem, draft: Draft, logits: Logits, first_row: int, vocab_s
     Raises RowError if a row that is reached has a NaN or leaves no token.
     """
     nodes = Nodes(item, draft, logits, first_row)
-    if item.params.temperature > 0 and item.params.resolved_rule == "reject" and draft.siblings != "fixed":
+    if item.params.draws_drafts and draft.siblings != "fixed":
         coins = RoundCoins(noise, item.seed, item.round, len(draft))
-        return reject(draft, lambda node: nodes.warped(node).law(vocab_size), coins)
+        rule = block if item.params.resolved_rule == "block" and is_chain(draft) else reject
+        return rule(draft, lambda node: nodes.warped(node).law(vocab_size), coins)
     return follow(
         draft, lambda node: sample(nodes.warped(node), noise, _seed(item), nodes.position_after(node), vocab_size)
     )

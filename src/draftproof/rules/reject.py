@@ -75,7 +75,7 @@ def _judge(draft: Draft, siblings: list[int], law: FloatArray, coins: Coins) -> 
     num_empty = 0
     for node in siblings:
         token = int(draft.tokens[node - 1])
-        draft_law = _drawn_from(draft, node, elders)
+        draft_law = drawn_from(draft, node, elders)
         elders.append(token)
         if draft_law is None:
             num_empty += 1
@@ -88,7 +88,7 @@ def _judge(draft: Draft, siblings: list[int], law: FloatArray, coins: Coins) -> 
     return None, law, num_empty
 
 
-def _drawn_from(draft: Draft, node: int, elders: list[int]) -> FloatArray | None:
+def drawn_from(draft: Draft, node: int, elders: list[int]) -> FloatArray | None:
     """float[V]: the law that the token of `node` was drawn from, given its elder siblings; None if it is no law."""
     if draft.laws is None:
         raise ValueError(f"a draft with {draft.siblings!r} siblings must bring the laws they were drawn from")

@@ -33,7 +33,7 @@ class Ask:
     @property
     def alone(self) -> bool:
         """True where a draft length could change the text: nothing of other sequences may decide it."""
-        return self.params.temperature > 0 and self.params.resolved_rule == "reject"
+        return self.params.draws_drafts
 
 
 class DraftPolicy(Protocol):
