@@ -135,6 +135,39 @@ def _information(runs: Runs) -> list[Row]:
     ]
 
 
+def serving(runs: Sequence[Run]) -> list[Row]:
+    """Rows of `bench.serving`: nothing fixed beats what the server chooses, and speculation is never a loss."""
+    rows, auto, off = [], groups.AUTO, groups.OFF
+    for name, load in {load.name: load for load in groups.LOADS}.items():
+        some = [run for run in runs if run["load"] == name]
+        if load.bucket is not None:
+            rows += _speed(f"{name}: auto / off", some, auto, off, _each(0.98))
+            continue
+        others = [policy for policy in load.policies if policy != auto]
+        for other in others:
+            rows += _speed(f"{name}: auto / {other}", some, auto, other, {stats.ALL: 0.97})
+        if load.peer:
+            rows += _speed(f"{name}: auto / genai batching", some, auto, groups.SERVED_BATCHING.name, {stats.ALL: 1.2})
+    return [*rows, _same_texts("same texts: all policies of a load, off", runs)]
+
+
+def _same_texts(what: str, runs: Sequence[Run]) -> Row:
+    """Every text of each policy against the one without speculation."""
+    plain = {_place(run): run["digests"] for run in runs if run["config"] == groups.OFF}
+    pairs = [
+        (mine, theirs)
+        for run in runs
+        if run["config"] in groups.GAMMAS and run["config"] != groups.OFF and _place(run) in plain
+        for mine, theirs in zip(run["digests"], plain[_place(run)], strict=True)
+    ]
+    equal = float(sum(mine == theirs for mine, theirs in pairs)) if pairs else None
+    return Row(what, stats.ALL, "of", equal, ">=", float(len(pairs)), out_of=len(pairs))
+
+
+def _place(run: Run) -> tuple[Any, ...]:
+    return run["load"], run["bucket"], run["prompt"], run["repeat"]
+
+
 def table(runs: Runs) -> list[Row]:
     """All rows: what is wanted first, then what is worth knowing. runs: by group name; a missing group is no error."""
     int8, sampled = runs.get("int8", ()), runs.get("sampled", ())
@@ -144,6 +177,7 @@ def table(runs: Runs) -> list[Row]:
     return [
         *_speed_rows(runs),
         *_engine_rows(runs),
+        *serving(runs.get("serving", ())),
         *(_texts(f"same texts: {c.name}, plain", int8, c.name, plain, wanted=True) for c in speculative),
         _texts("same texts: sampled suffix, plain", sampled, groups.INT8_SUFFIX.name, plain, wanted=True),
         _texts("same texts: genai lookup, its plain", int8, lookup, genai, wanted=False),

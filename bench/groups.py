@@ -1,8 +1,11 @@
-"""What is measured beside what: groups of configurations that run in turn.
+"""What is measured beside what: groups of configurations that run in turn, and the loads of a server.
 
 A group is loaded at once and its members take turns prompt by prompt, so that a busy minute of the machine hits all of
 them alike; figures are compared within a group only. `stream` runs one prompt at a time, `batch` eight at once,
 `ttft` asks for the time to the first token.
+
+A load keeps a number of streams busy with requests and is put to one engine under several draft policies, in turn
+(`serving.py`).
 
 Does not know: processes, statistics, which ratios are wanted.
 """
@@ -12,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from bench.workloads import BUCKETS
 
 SEED = 7
 SAMPLING = {"temperature": 0.8, "top_p": 0.9, "seed": SEED, "rule": "coupled"}
@@ -40,6 +45,20 @@ class Group:
     configs: tuple[Config, ...]
     sampling: Mapping[str, Any] = field(default_factory=dict)
     repeats: float = 1.0  # times the runner's --repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """So many streams that are kept busy under each of some draft policies."""
+
+    name: str
+    streams: int
+    bucket: str | None  # of its prompts; None mixes all
+    num_requests: int  # of one run, the prompts in turn
+    num_tokens: int  # of each text
+    policies: tuple[str, ...]
+    repeats: float = 1.0  # times the runner's --repeats
+    peer: bool = False  # beside openvino-genai's continuous batching, at as many streams
 
 
 def _ours(name: str, weights: str, numerics: str, drafter: str) -> Config:
@@ -101,3 +120,25 @@ GROUPS: dict[str, Group] = {
         ),
     )
 }
+
+AUTO, OFF = "auto", "off"
+GAMMAS: dict[str, int | None] = {AUTO: None, OFF: 0, **{f"gamma {gamma}": gamma for gamma in (1, 2, 4, 8)}}
+SERVED_BATCHING = Config(
+    GENAI_BATCHING.name, "openvino-genai-batching", {"drafted": 0, "streams": 8}, "openvino-genai", "gguf"
+)
+
+
+def _one_bucket(streams: int, bucket: str) -> Load:
+    requests = 1 if streams == 1 else 2 * streams
+    return Load(_streams(streams), streams, bucket, requests, 64, (AUTO, OFF), repeats=4 / 3)
+
+
+def _streams(count: int) -> str:
+    return f"{count} stream{'s' if count > 1 else ''}"
+
+
+LOADS: tuple[Load, ...] = (
+    Load("8 streams, mixed", 8, None, 24, 128, tuple(GAMMAS), peer=True),
+    Load("32 streams, mixed", 32, None, 64, 64, tuple(GAMMAS)),
+    *(_one_bucket(streams, bucket) for streams in (1, 4, 8, 16) for bucket in BUCKETS),
+)

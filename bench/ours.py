@@ -18,7 +18,7 @@ from bench.peers import WARM_UP
 from bench.serve import Handler, Result, serve, timed, version
 from draftproof import LLM, SamplingParams
 
-_COUNTED = ("steps", "rounds", "tokens", "drafted", "tested", "accepted", "forward_s", "draft_s", "total_s")
+COUNTED = ("steps", "rounds", "tokens", "drafted", "tested", "accepted", "forward_s", "draft_s", "total_s")
 
 
 class Ours:
@@ -26,7 +26,10 @@ class Ours:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._llm = LLM("demo", progress=lambda line: print(line, file=sys.stderr), **options)
-        self.hello = {"versions": {**version("draftproof"), **version("openvino")}, "info": _plain(self._llm.info)}
+        self.hello = {
+            "versions": {**version("draftproof"), **version("openvino")},
+            "info": plain_values(self._llm.info),
+        }
 
     def run(self, prompts: Sequence[str], num_tokens: int, sampling: Mapping[str, Any] | None = None) -> Result:
         """All prompts in one batch."""
@@ -34,7 +37,7 @@ class Ours:
         meter.reset()
         outputs = self._llm.generate(list(prompts), _params(num_tokens, sampling), chat=True)
         ids = [output.token_ids for output in outputs]
-        return Result([len(row) for row in ids], ids, {"meter": {name: getattr(meter, name) for name in _COUNTED}})
+        return Result([len(row) for row in ids], ids, {"meter": {name: getattr(meter, name) for name in COUNTED}})
 
     def first_token(self, prompt: str, num_tokens: int) -> dict[str, Any]:
         """Seconds from the call to the first token, and to the end."""
@@ -49,7 +52,8 @@ def _params(num_tokens: int, sampling: Mapping[str, Any] | None) -> SamplingPara
     return SamplingParams(max_new_tokens=num_tokens, ignore_eos=True, **(sampling or {}))
 
 
-def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
+def plain_values(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an engine's info is a plain value."""
     return {name: value for name, value in info.items() if isinstance(value, (str, int, float, bool, type(None)))}
 
 

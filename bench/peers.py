@@ -159,11 +159,15 @@ class OpenVINOGenAI:
 
 
 class OpenVINOGenAIBatching(OpenVINOGenAI):
-    """openvino-genai's continuous batching."""
+    """openvino-genai's continuous batching; streams: most sequences at once."""
+
+    def __init__(self, model: str, drafted: int, threads: int, streams: int = 16) -> None:
+        self._streams = streams
+        super().__init__(model, drafted, threads)
 
     def _open(self) -> Any:
         scheduler = self._genai.SchedulerConfig()
-        scheduler.cache_size, scheduler.max_num_seqs = 1, 16  # GiB of keys and values, sequences at once
+        scheduler.cache_size, scheduler.max_num_seqs = 1, self._streams  # the first: GiB of keys and values
         scheduler.max_num_batched_tokens = 2048  # all prompts in one step; a little faster than the default of 256
         return self._genai.ContinuousBatchingPipeline(self._model, scheduler, "CPU")
 

@@ -1,6 +1,6 @@
 """python -m bench.run: draftproof and its peers in turn, and whether what is wanted holds.
 
-    python -m bench.run                                   everything (about half an hour, on a quiet machine)
+    python -m bench.run                                   everything (about 45 minutes, on a quiet machine)
     python -m bench.run --groups int8 streams             some groups; the others keep their last files
     python -m bench.run --quick                           a smoke run; its figures mean nothing and are kept apart
     python -m bench.run --table                           the tables of the files that are there
@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import demands, provenance, results, table
+from bench import demands, provenance, results, serving, table
 from bench.environments import ENVIRONMENTS
 from bench.groups import GROUPS, SEED, Group
 from bench.turns import Measured, Plan, measure
@@ -31,13 +31,14 @@ from draftproof.models.source import resolve
 
 RESULTS = provenance.ROOT / "bench" / "results"
 SCRATCH = provenance.ROOT / ".cache" / "bench"
+ALL_GROUPS = (*GROUPS, serving.NAME)
 _IDLE_LIMIT = 0.05  # of one core: more means that somebody's idle threads spin
 _FOREIGN_LIMIT = 0.1  # of one core: more means that others were at work on this machine
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__.partition("\n")[0])
-    parser.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS))
+    parser.add_argument("--groups", nargs="+", choices=list(ALL_GROUPS), default=list(ALL_GROUPS))
     parser.add_argument("--repeats", type=int, default=3, help="rounds over all prompts (default 3)")
     parser.add_argument("--tokens", type=int, default=128, help="tokens of each text (default 128)")
     parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many of the twelve, buckets in turn")
@@ -48,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _Progress:
+class Progress:
     """One line that is overwritten on a terminal; elsewhere a line every ten seconds, and every line that matters."""
 
     def __init__(self) -> None:
@@ -96,7 +97,7 @@ def _content(group: Group, plan: Plan, measured: Measured, origin: Mapping[str, 
 
 
 def _run_group(group: Group, plan: Plan, out: Path, arguments: Sequence[str]) -> None:
-    say = _Progress()
+    say = Progress()
     started = provenance.begin(arguments, "bench.run", SEED)
     measured = measure(group, plan, say)
     content = _content(group, plan, measured, provenance.end(started))
@@ -105,10 +106,16 @@ def _run_group(group: Group, plan: Plan, out: Path, arguments: Sequence[str]) ->
     print("\n" + group_report(content) + "\n")
 
 
+def _run_serving(options: argparse.Namespace, out: Path, arguments: Sequence[str]) -> None:
+    amount = serving.Amount(options.repeats, 16 if options.quick else None)
+    started = provenance.begin(arguments, "bench.run", SEED)
+    print("\n" + group_report(serving.run(out, started, amount, Progress())) + "\n")
+
+
 def group_report(content: Mapping[str, Any]) -> str:
     """Title, rates, and what a reader must know of the circumstances."""
     origin, names = content["provenance"], list(content["configs"])
-    show = table.latency_table if content["group"] == "ttft" else table.rate_table
+    show = {"ttft": table.latency_table, serving.NAME: serving.rates}.get(content["group"], table.rate_table)
     lines = [f"== {content['title']}", show(content["runs"], names) if content["runs"] else "nothing ran"]
     lines += [f"skipped {name}: {reason}" for name, reason in content["skipped"].items()]
     idle, foreign = content["idle_cpu_share"], content["foreign_cpu_share"]
@@ -127,7 +134,7 @@ def group_report(content: Mapping[str, Any]) -> str:
 
 def _report(out: Path) -> None:
     """The table of demands over all files that are there."""
-    contents = results.read(out, GROUPS)
+    contents = results.read(out, ALL_GROUPS)
     rows = demands.table({name: content["runs"] for name, content in contents.items()})
     print("== what is wanted, and what is worth knowing")
     print(table.demand_table(rows))
@@ -163,12 +170,15 @@ def main(arguments: Sequence[str]) -> int:
         options.repeats, options.tokens, options.prompts = 1, 16, 3
     out = options.out or (SCRATCH / "quick" if options.quick else RESULTS)
     if options.table:
-        for content in results.read(out, GROUPS).values():
+        for content in results.read(out, ALL_GROUPS).values():
             print(group_report(content) + "\n")
     else:
         plan = _plan(options)
         for name in options.groups:
-            _run_group(GROUPS[name], plan, out, arguments)
+            if name in GROUPS:
+                _run_group(GROUPS[name], plan, out, arguments)
+            else:
+                _run_serving(options, out, arguments)
     _report(out)
     return 0
 

@@ -1,13 +1,13 @@
 """Many streams against `draftproof serve` for minutes: is every answer right, is every page given back, is memory flat?
 
-    python -m bench.soak [--seconds 180] [--streams 64] [--model demo] [--drafter suffix ...]
+    python -m bench.soak [--warm-up 180] [--seconds 180] [--streams 64] [--model demo] [--drafter suffix ...]
 
 Clients ask for greedy texts of the twelve workload prompts in mixed buckets, streamed and whole, with the default
 drafter, with a named one, and plainly; some leave in the middle, some send nonsense. Every finished answer is compared
 with the solo plain run of its prompt, made by the library before the server starts. Writes bench/results/soak.json.
 
 Invariant: exit code 0 only without a mismatch, a lost answer, a leaked page, a 5xx other than "full", and with memory
-that grew by no more than `GROWTH` between the end of the first third and the end.
+that after the warm-up grew by no more than `SLOPE` along a fitted line.
 
 Does not know: the server's inside; it reads /metrics as anybody would.
 """
@@ -32,10 +32,11 @@ import httpx
 import psutil
 
 from bench import provenance, results
+from bench.memory import Trend, trend
 from bench.workloads import WORKLOADS
 from draftproof import LLM, SamplingParams
 
-GROWTH = 32 << 20  # bytes: allocators round, buckets and histories fill once
+SLOPE = 4.0  # MiB a minute: what allocators still round and fragment after the warm-up
 KV_MEMORY = "384MiB"  # soon touched whole, and too little for all at once: sequences give back their pages and return
 TOKENS = 48
 NONSENSE = (b"{", b"[]", b'{"prompt": "a", "tools": 1}', b'{"prompt": [9999999]}', b'{"prompt": "a", "n": 999}', b"")
@@ -191,13 +192,13 @@ def plain_texts(model: str) -> list[Case]:
 async def soak(server: Server, cases: Sequence[Case], args: argparse.Namespace, seen: Seen) -> list[dict[str, float]]:
     """Runs the clients; the server's memory every few seconds."""
     begin = time.monotonic()
-    end = begin + args.seconds
+    end = begin + args.warm_up + args.seconds
     samples: list[dict[str, float]] = []
 
     async def watch() -> None:
         while True:
             samples.append({"seconds": time.monotonic() - begin, "mib": server.memory() / 2**20})
-            await asyncio.sleep(max(1.0, args.seconds / 60))
+            await asyncio.sleep(min(3.0, args.seconds / 10))
 
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=args.streams)
     watching = asyncio.create_task(watch())
@@ -218,7 +219,7 @@ def leaked_pages(server: Server) -> float:
     return server.gauge("kv_pages") - server.gauge("kv_pages_free")
 
 
-def verdict(seen: Seen, leaked: float, growth: float, code: int) -> dict[str, bool]:
+def verdict(seen: Seen, leaked: float, memory: Trend, code: int) -> dict[str, bool]:
     """What must hold."""
     return {
         "answers came": sum(seen.finished.values()) > 0,
@@ -227,7 +228,7 @@ def verdict(seen: Seen, leaked: float, growth: float, code: int) -> dict[str, bo
         "every nonsense was refused, by 400 or for want of room": 400 in seen.refused
         and set(seen.refused) <= {400, 503},
         "no page leaked": leaked == 0,
-        "memory is flat": growth <= GROWTH,
+        "memory is flat after the warm-up": memory.mib_per_minute <= SLOPE,
         "the server ended by itself with 0": code == 0,
     }
 
@@ -235,7 +236,8 @@ def verdict(seen: Seen, leaked: float, growth: float, code: int) -> dict[str, bo
 def options(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--warm-up", type=float, default=180.0, help="seconds before memory is looked at (180)")
+    parser.add_argument("--seconds", type=float, default=180.0, help="seconds after that (180)")
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--drafter", action="append", default=[])
@@ -260,13 +262,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     finally:
         code = server.stop()
-    settled = next(sample["mib"] for sample in samples if sample["seconds"] >= args.seconds / 3)
-    growth = (samples[-1]["mib"] - settled) * 2**20
-    holds = verdict(seen, leaked, growth, code)
+    memory = trend([sample for sample in samples if sample["seconds"] <= args.warm_up + args.seconds], args.warm_up)
+    holds = verdict(seen, leaked, memory, code)
     content = {
         "group": "soak",
         "provenance": provenance.end(started),
-        "settings": {name: getattr(args, name) for name in ("seconds", "streams", "drafter", "waiting")}
+        "settings": {name: getattr(args, name) for name in ("warm_up", "seconds", "streams", "drafter", "waiting")}
         | {"tokens": TOKENS, "kv_memory": KV_MEMORY},
         "holds": holds,
         "finished": dict(seen.finished),
@@ -277,7 +278,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "mismatches": seen.mismatches[:20],
         "faults": seen.faults[:20],
         "leaked_pages": leaked,
-        "memory_mib": {"begin": samples[0]["mib"], "after a third": settled, "end": samples[-1]["mib"]},
+        "memory_mib": memory.as_dict() | {"most_per_minute": SLOPE},
         "memory": samples,
     }
     results.write(args.out, content)

@@ -112,7 +112,7 @@ def measure(group: Group, plan: Plan, say: Say) -> Measured:
     measured = Measured()
     with ExitStack() as stack:
         workers = _start(group, plan, stack, measured, say)
-        clock, foreign = _IdleClock(workers), _ForeignClock(workers)
+        clock, foreign = IdleClock(workers), ForeignClock(workers)
         repeats = max(1, round(plan.repeats * group.repeats))
         for repeat in range(repeats):
             _each(workers, measured, say, lambda worker: worker.ask("fresh"))
@@ -172,7 +172,7 @@ def _take(
     name: str,
     turn: Turn,
     repeat: int,
-    clock: _IdleClock,
+    clock: IdleClock,
     measured: Measured,
     say: Say,
 ) -> None:
@@ -194,7 +194,7 @@ def _rotated(names: Sequence[str], by: int) -> Iterator[str]:
         yield from (*names[by:], *names[:by])
 
 
-class _IdleClock:
+class IdleClock:
     """Processor time of those that should be asleep, over the time they should have been."""
 
     def __init__(self, workers: Mapping[str, Worker]) -> None:
@@ -210,9 +210,9 @@ class _IdleClock:
             time.sleep(_SETTLE_S)
             used, before = self.used(name), used
 
-    def others(self, name: str) -> _IdleTurn:
+    def others(self, name: str) -> IdleTurn:
         """A context in which only `name` is to work."""
-        return _IdleTurn(self, name)
+        return IdleTurn(self, name)
 
     def used(self, name: str) -> float:
         """Processor seconds of all but `name` so far."""
@@ -229,7 +229,7 @@ class _IdleClock:
         return round(self._cpu_s / self._wall_s, 4) if self._wall_s else 0.0
 
 
-class _ForeignClock:
+class ForeignClock:
     """Processor time of the whole machine (stolen time included) that is neither the workers' nor the runner's."""
 
     def __init__(self, workers: Mapping[str, Worker]) -> None:
@@ -248,8 +248,8 @@ class _ForeignClock:
         return round(max(0.0, (self._foreign() - self._before) / (time.perf_counter() - self._begin)), 4)
 
 
-class _IdleTurn:
-    def __init__(self, clock: _IdleClock, name: str) -> None:
+class IdleTurn:
+    def __init__(self, clock: IdleClock, name: str) -> None:
         self._clock, self._name = clock, name
 
     def __enter__(self) -> None:

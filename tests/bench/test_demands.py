@@ -24,6 +24,17 @@ def test_the_bounds_are_the_ones_that_were_set():
         ("8 streams int8 plain / genai batching", "all"): (">=", 1.0),
         ("8 streams int8 suffix / genai batching", "all"): (">=", 1.0),
         ("time to first token, suffix / plain", "all"): ("<=", 1.05),
+        ("8 streams, mixed: auto / genai batching", "all"): (">=", 1.2),
+        **{
+            (f"{streams} streams, mixed: auto / {other}", "all"): (">=", 0.97)
+            for streams in (8, 32)
+            for other in ("off", "gamma 1", "gamma 2", "gamma 4", "gamma 8")
+        },
+        **{
+            (f"{streams}: auto / off", bucket): (">=", 0.98)
+            for streams in ("1 stream", "4 streams", "8 streams", "16 streams")
+            for bucket in BUCKETS
+        },
     }
     shares = {key: value for key, value in found.items() if value[0] == "<=" and value[1] < 1}
     assert {key: value for key, value in found.items() if key not in shares} == wanted

@@ -119,7 +119,7 @@ def test_the_work_of_others_is_counted_and_our_own_is_not(monkeypatch):
     used, own, machine = _Reads(0), SimpleNamespace(user=1.0, system=0.5), SimpleNamespace(user=100.0, steal=1.0)
     monkeypatch.setattr("psutil.cpu_times", lambda: machine)
     monkeypatch.setattr("psutil.Process", lambda: SimpleNamespace(cpu_times=lambda: own))
-    clock = turns._ForeignClock({"a": used})
+    clock = turns.ForeignClock({"a": used})
     monkeypatch.setattr("time.perf_counter", lambda: clock._begin + 10.0)
     assert clock.share == 0
     machine.user, used.used, own.user = 116.0, 8.0, 2.0  # 16 s, of which 8 + 1 ours
@@ -143,20 +143,20 @@ class _Reads:
 def test_a_turn_starts_when_the_others_sleep_and_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(turns, "_SETTLE_S", 0.001)
     spinning, next_one = _Reads(5), _Reads(10**9)
-    turns._IdleClock({"a": spinning, "b": next_one}).settle("b")
+    turns.IdleClock({"a": spinning, "b": next_one}).settle("b")
     assert spinning.left == 0, "it was still spinning when b's turn began"
     assert next_one.reads == 0, "the one whose turn it is need not sleep"
     monkeypatch.setattr(turns, "_SETTLE_MOST_S", 0.05)
-    turns._IdleClock({"a": _Reads(10**9), "b": next_one}).settle("b")
+    turns.IdleClock({"a": _Reads(10**9), "b": next_one}).settle("b")
 
 
 def test_the_work_of_idle_ones_is_counted():
     restless = _Reads(10**9)
-    clock = turns._IdleClock({"a": restless, "b": _Reads(0)})
+    clock = turns.IdleClock({"a": restless, "b": _Reads(0)})
     with clock.others("b"):
         pass
     assert clock.share > 1
-    quiet = turns._IdleClock({"a": restless, "b": _Reads(0)})
+    quiet = turns.IdleClock({"a": restless, "b": _Reads(0)})
     with quiet.others("a"):
         pass
     assert quiet.share == 0

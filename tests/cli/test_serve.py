@@ -39,7 +39,8 @@ def test_options_reach_the_server(command: Command, settings: list[ServeSettings
         *("--name", "served", "--policy", "p.yaml", "--state", "s.db", "--quiet"),
     )
     assert ran.code == 0
-    assert "serving at http://127.0.0.1:1" in ran.err
+    assert "serving at http://127.0.0.1:1\n" in ran.err
+    assert "its page: http://127.0.0.1:1/ui\n" in ran.err
     (found,) = settings
     assert [spec.label for spec in found.drafters] == ["suffix", "small", "fixed_tree:3"]
     assert found.drafters[1] == DrafterSpec("small", "model", model="./d")

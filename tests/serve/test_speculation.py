@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import secrets
 
 import openai
 import pytest
@@ -113,12 +114,20 @@ def test_a_trace_tells_where_each_token_came_from(server, truth):
 
 
 def test_drafters_of_one_batch_keep_to_their_own_sequences(serve, truth):
-    """All kinds of requests at once; each answer is the plain one, and each drafter drafted for its own."""
+    """All kinds of requests at once; each answer is the plain one, and each drafter drafted for its own.
+
+    The drafters are the session's, so in a bucket that other tests have taught a drafter may rightly guess nothing.
+    """
     running = serve()
     wishes = [{"drafter": name} for name in ("suffix", "ngram", "early_exit", "none")] * 4
     prompts = [f"{index % 5}{PROMPT}{index}" for index in range(16)]
+    fresh = {"X-Draftproof-Bucket": f"of this run alone, {secrets.token_hex(4)}"}
+
+    def send(wish, prompt):
+        return ask(running, wish, prompt=prompt, extra_headers=fresh)
+
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda pair: ask(running, pair[0], prompt=pair[1]), zip(wishes, prompts, strict=True)))
+        answers = list(pool.map(send, wishes, prompts))
     drafted = dict.fromkeys(("suffix", "ngram", "early_exit", "none"), 0)
     for prompt, wish, answer in zip(prompts, wishes, answers, strict=True):
         assert answer.choices[0].text == truth.generate(prompt, SamplingParams(max_new_tokens=40))[0].text

@@ -88,5 +88,10 @@ def run(args: argparse.Namespace) -> int:
         **given,
     )
     with loading(args.quiet) as progress:
-        run_server(settings, progress, lambda address: note(f"serving at {address}"))
+        run_server(settings, progress, _ready)
     return 0
+
+
+def _ready(address: str) -> None:
+    note(f"serving at {address}")
+    note(f"its page: {address}/ui")

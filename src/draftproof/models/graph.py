@@ -26,6 +26,9 @@ PAGE_SIZE = 32  # rows a page: fixed by the CPU kernel
 # Activations that share a scale in int8 products. OpenVINO's default of 32 is 10 to 15 % slower; 128 and more cost
 # closeness to the float32 weights (docs/LOG.md has the figures).
 _GROUP = 64
+# Prepared kernels that a compiled copy keeps for shapes that come again. OpenVINO's default of 5000 keeps every shape
+# of hours, a quarter of a MiB for each width of a prompt, and is no faster (docs/LOG.md has the figures).
+_KEPT_KERNELS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,7 @@ def compile_graph(folder: Path, info: GraphInfo, precision: str, threads: int | 
     except RuntimeError as error:
         raise CorruptModel(f"{folder}/graph.xml can't be read: run `draftproof cache clear`") from error
     hints: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision, "KV_CACHE_PRECISION": precision}
+    hints["CPU_RUNTIME_CACHE_CAPACITY"] = str(_KEPT_KERNELS)
     if _wide_groups(graph):
         hints["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = _GROUP
     if threads is not None:
