@@ -139,6 +139,6 @@ def test_bad_data_is_said_with_its_line_before_anything_is_written(folder, cache
     with pytest.raises(InputError, match=r"line 2 of .*no prompt"):
         Job(settings, lambda _: None).run([])
     assert not (tmp_path / "out").exists()
-    for wrong in ({"minutes": 0}, {"draft_vocab": 3}, {"minutes": float("nan")}):
+    for wrong in ({"minutes": 0}, {"draft_vocab": 3}, {"minutes": float("nan")}, {"learning_rate": float("nan")}):
         with pytest.raises(InputError):
             TrainSettings(tmp_path, **wrong)

@@ -11,11 +11,11 @@ import torch
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from draftproof.errors import CorruptModel, ModelNotFound, PairingError
+from draftproof.errors import CorruptModel, ModelNotFound, PairingError, UnsupportedModel
 from draftproof.models import convert
 from draftproof.models.batch import Rows, flat_batch
 from draftproof.models.eagle import EagleHead
-from draftproof.models.eagle_config import EagleConfig, check_target, read_config, vocabulary_hash
+from draftproof.models.eagle_config import EagleConfig, check_target, check_teachable, read_config, vocabulary_hash
 from draftproof.models.head_files import load_head, save_head
 from draftproof.models.head_source import resolve_head
 from draftproof.models.openvino_head import OpenVINOHead
@@ -176,3 +176,9 @@ def test_the_shipped_head_is_whole():
     head = load_head(found.folder)
     assert sum(tensor.numel() for tensor in head.parameters()) < 6_000_000
     assert found.config.tokenizer is not None
+
+
+def test_a_target_that_no_head_can_be_built_for_is_refused_by_name():
+    check_teachable(CONFIG.to_dict())
+    with pytest.raises(UnsupportedModel, match="models of type 'gpt2'"):
+        check_teachable({"model_type": "gpt2", "n_embd": 64})

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from draftproof.errors import CorruptModel, ModelNotFound, PairingError
+from draftproof.errors import CorruptModel, ModelNotFound, PairingError, UnsupportedModel
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _KIND = "eagle3"
@@ -86,6 +86,19 @@ def read_config(folder: Path) -> EagleConfig:
         if isinstance(error, CorruptModel):
             raise
         raise CorruptModel(f"{folder}/{CONFIG} can't be read: get the draft head again ({error})") from error
+
+
+def check_teachable(target: Mapping[str, Any]) -> None:
+    """Raises UnsupportedModel, before any text is written, for a target whose shapes a head can't take over.
+
+    target: the values of its config.json.
+    """
+    for name, words in (("rms_norm_eps", "RMS norms"), ("intermediate_size", "a gated feed-forward part")):
+        if name not in target:
+            raise UnsupportedModel(
+                f"no head can be trained for models of type {target.get('model_type')!r} yet: a head is a layer "
+                f"with {words} and rotary positions (Llama, Mistral, Qwen, SmolLM, ...)"
+            )
 
 
 def check_target(head: EagleConfig, target: Mapping[str, Any], vocabulary: Mapping[str, int] | None = None) -> None:

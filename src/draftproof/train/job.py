@@ -20,13 +20,13 @@ import numpy as np
 import torch
 
 from draftproof.engine.llm import LLM
-from draftproof.errors import InputError, PairingError
+from draftproof.errors import InputError
 from draftproof.measure.files import write_whole
 from draftproof.measure.provenance import provenance
 from draftproof.models import folder as folders
 from draftproof.models.cache import Cache
 from draftproof.models.eagle import EagleHead
-from draftproof.models.eagle_config import CONFIG, EagleConfig, check_target, vocabulary_hash
+from draftproof.models.eagle_config import CONFIG, EagleConfig, check_target, check_teachable, vocabulary_hash
 from draftproof.models.head_files import as_saved, load_head, save_head
 from draftproof.models.load import Loader
 from draftproof.models.module import load_module
@@ -63,6 +63,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if not 0.1 <= self.minutes <= 100_000:
             raise InputError(f"--minutes must be at least 0.1, got {self.minutes}")
+        if not 0 < self.learning_rate <= 1:
+            raise InputError(f"--learning-rate must be above 0 and at most 1, got {self.learning_rate}")
         if self.draft_vocab < 16:
             raise InputError(f"--draft-vocab must be at least 16, got {self.draft_vocab}")
 
@@ -97,6 +99,7 @@ class Job:
         settings = self.settings
         source = resolve(settings.model)
         data, held = self._prompts()
+        check_teachable(folders.read_config(self.loader.folder(source)))
         initial = self._initial(source)
         self._begin()
         material = Material(self.work, data, settings.seed, settings.max_new)
@@ -207,8 +210,6 @@ class Job:
     def _new_head(self, module: Any, texts: list[Text]) -> EagleHead:
         """A fresh one, whose output is cut to the tokens that are frequent in the texts."""
         config = EagleConfig.of_target(module.config, None, self.settings.draft_vocab)
-        if not hasattr(module.base_model, "norm"):
-            raise PairingError(f"models of type {module.config.model_type!r} have no last norm that a head could take")
         answers = np.concatenate([text.tokens[text.prompt_len :] for text in texts])
         counts = np.bincount(answers, minlength=config.vocab_size)
         ids = np.sort(np.argsort(-counts, kind="stable")[: config.draft_vocab_size])
