@@ -9,6 +9,9 @@ PYTHON ?= python3
 # (named on its installation page) saves gigabytes.
 TORCH_INDEX ?=
 
+# Processes of tests; each may take 2 GiB.
+JOBS ?= 2
+
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constraints.txt
@@ -50,7 +53,7 @@ test: $(DEV)  ## format, lint, types, layers, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 bench: $(DEV)  ## speed against plain decoding and peers, into bench/results
 	$(BIN)/python -m bench.run

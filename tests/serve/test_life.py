@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import json
 import threading
 import time
@@ -152,8 +153,13 @@ def _leave(running, body):
         next(response.iter_raw())
 
 
-def _delayed(verify):
+def _delayed(verify, at_step=None, then=None):
+    """A forward of at least 20 ms; `then` is called, on a thread of its own, when `at_step` of them have begun."""
+    steps = itertools.count(1)
+
     def slow(batch):
+        if next(steps) == at_step:
+            threading.Thread(target=then).start()
         time.sleep(0.02)
         return verify(batch)
 
@@ -196,10 +202,9 @@ def test_a_shutdown_finishes_what_runs_and_refuses_what_comes(serve, hold, truth
 @pytest.mark.parametrize("stream", [False, True])
 def test_after_the_grace_period_texts_end_with_a_clear_reason(stream, serve, truth):
     running = serve(grace=0.2)
-    running.served.engine.target.verify = _delayed(running.served.engine.target.verify)
+    running.served.engine.target.verify = _delayed(running.served.engine.target.verify, 8, running.drain)
     try:
         body = {**LONG, "stream": stream}
-        threading.Timer(0.5, running.drain).start()
         with running.http().stream("POST", "/v1/completions", json=body) as response:
             said = "".join(response.iter_text())
     finally:
