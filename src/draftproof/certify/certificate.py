@@ -68,6 +68,11 @@ def _reasons(plan: Plan, results: Sequence[Result], counts: Mapping[str, int] | 
         identity = by_name.get("identity.greedy")
         if identity is None or identity.detail["share_99"] > plan.max_tv:
             reasons.append("too few tokens were compared with plain greedy decoding: raise the number of tokens")
+        if identity is not None and identity.detail.get("not_judged", 0):
+            reasons.append(
+                f"{identity.detail['not_judged']} of {identity.detail['texts']} texts differ from plain decoding's; "
+                "whether by rounding or by a fault can't be told without the target's logits and their drift"
+            )
         return reasons
     for name, most in (("fit.law", plan.max_tv), ("fit.tested", 2 * plan.max_tv)):
         found = by_name.get(name)

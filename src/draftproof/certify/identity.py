@@ -46,6 +46,7 @@ def compare(
         "equal": len(jobs) - len(differences),
         "ties": sum(each["verdict"] == "tie" for each in differences),
         "faults": len(faults),
+        "not_judged": sum(each["verdict"] == "not_judged" for each in differences),
         "share_99": spoiled,
         "differences": [*faults, *(each for each in differences if each["verdict"] != "fault")][:5],
     }

@@ -181,7 +181,7 @@ def path_exact(plan: Plan) -> bool:
 
 def same_text(run: Run) -> list[Result]:
     """Greedy texts, and at a temperature those of a path-exact rule, against plain decoding."""
-    if run.baseline is None or run.laws is None:
+    if run.baseline is None:
         return []
     plan, results = run.plan, []
     count = -(-plan.tokens // plan.text_tokens) if plan.greedy else _GREEDY_TEXTS
@@ -209,7 +209,7 @@ def contexts(run: Run, count: int) -> list[tuple[int, ...]]:
 def against_plain(run: Run, name: str, prompts: Sequence[tuple[int, ...]], length: int, **changes: Any) -> Result:
     """Subject and baseline with the same seeds."""
     assert run.baseline is not None
-    assert run.laws is not None
+    judge = None if run.laws is None else (run.laws, run.drift)
     plan, asked = run.plan, identity_jobs(run, prompts, length, **changes)
     kept: list[Any] = run.kept("identity").setdefault(name, [])
     while len(kept) < len(asked):
@@ -219,7 +219,7 @@ def against_plain(run: Run, name: str, prompts: Sequence[tuple[int, ...]], lengt
         run.save()
         run.progress(name, len(kept), len(asked))
     pairs = [[Sample(tuple(t), f, _rounds(r)) for t, f, r in pair] for pair in kept]
-    return identity.compare(name, asked, [p[0] for p in pairs], [p[1] for p in pairs], (run.laws, run.drift))
+    return identity.compare(name, asked, [p[0] for p in pairs], [p[1] for p in pairs], judge)
 
 
 def identity_jobs(run: Run, prompts: Sequence[tuple[int, ...]], length: int, **changes: Any) -> list[Job]:

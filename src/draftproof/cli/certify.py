@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from draftproof.certify import EXIT_CODES, STAGES, Certificate, Plan, check_read, dumps
 from draftproof.certify import report as reporting
+from draftproof.certify.adapters import PEERS
+from draftproof.certify.adapters.foreign import Foreign, open_endpoint, open_engine
 from draftproof.certify.compare import still_holds
+from draftproof.certify.endpoint import EndpointOptions
 from draftproof.certify.own import PROMPTS, OwnEngine, options_of, prepare
 from draftproof.certify.session import Progress
 from draftproof.cli import options
@@ -26,6 +30,9 @@ from draftproof.engine.options import EngineOptions
 from draftproof.errors import InputError, InvalidParams
 from draftproof.measure.files import check_place, write_whole
 from draftproof.measure.provenance import provenance
+from draftproof.models.cache import Cache
+from draftproof.models.load import Loader
+from draftproof.models.source import resolve
 from draftproof.types import SamplingParams
 
 _EPILOG = """examples:
@@ -34,12 +41,15 @@ _EPILOG = """examples:
       --tokens 50000 --out cert.json --html cert.html
   draftproof certify --drafter early_exit --temperature 0      # greedy: identity with plain decoding
   draftproof certify --check cert.json                         # does it still hold?
+  draftproof certify --model ./target --endpoint http://127.0.0.1:8000 --baseline http://127.0.0.1:8001 --out cert.json
+  draftproof certify --subject transformers --subject-options '{"lookup": 4}' --temperature 0.8 --out cert.json
 
 verdicts and exit codes: lossless 0, fault 1, not_enough_evidence 3; 2 is an input that can't be used.
 "lossless" means: no fault was found, and one of the size printed would have been found with 99 % chance.
 
 The temperature is 0.8 unless given; --max-new-tokens is the length of one sampled text. With --out, a run that is
-killed is carried on by the same command.
+killed is carried on by the same command. Beside --endpoint, --model is the model that the server runs: its laws, with
+the --weights that are asked for, and plain decoding by the baseline are what the server is held to.
 """
 _PACE = 10.0  # seconds between lines where nobody watches a bar
 
@@ -64,6 +74,13 @@ def add_parser(commands: Any) -> None:
     add("--out", metavar="FILE", help="write the certificate (JSON) here; a killed run carries on")
     add("--html", metavar="FILE", help="write the certificate as a page")
     add("--check", metavar="CERT", help="run a certificate again, and say whether it still holds")
+    add("--endpoint", metavar="URL", help="certify an OpenAI-compatible server instead of our engine")
+    add("--baseline", metavar="URL", help="the same without speculation (draftproof's own: the server, switched off)")
+    add("--served-model", metavar="NAME", help="what the servers call the model (their first one)")
+    add("--api-key", metavar="KEY", help="of the servers (DRAFTPROOF_API_KEY)")
+    add("--subject", metavar="ENGINE", help=f"certify another engine here: {', '.join(PEERS)}")
+    add("--subject-options", metavar="JSON", help="its options, like '{\"lookup\": 4}'")
+    add("--python", metavar="PATH", help="the interpreter that has it (this one)")
     add("--json", action="store_true", help="print the certificate")
     add("--quiet", action="store_true", help="no progress")
     options.add_model_options(parser, drafter="suffix")
@@ -77,22 +94,66 @@ def run(args: argparse.Namespace) -> int:
         if path is not None:
             check_place(Path(path))
     before = None if args.check is None else _before(args)
-    with loading(args.quiet) as progress:
-        own = prepare(_engine(args, before), progress)
-    plan = _plan(args, own) if before is None else Plan.from_json(before["plan"])
     state = None if args.out is None else Path(f"{args.out}.part")
-    try:
-        with _watching(args.quiet) as watch:
-            made = own.certify(plan, state=state, progress=watch)
-    except KeyboardInterrupt:
-        if state is not None and state.exists():
-            note(f"what was tested so far is kept in {state}: the same command carries on")
-        raise
+    with ExitStack() as stack:
+        with loading(args.quiet) as progress:
+            own = _subject(args, before, stack, progress)
+        plan = _plan(args, own) if before is None else Plan.from_json(before["plan"])
+        try:
+            with _watching(args.quiet) as watch:
+                made = own.certify(plan, state=state, progress=watch)
+        except KeyboardInterrupt:
+            if state is not None and state.exists():
+                note(f"what was tested so far is kept in {state}: the same command carries on")
+            raise
     made["provenance"] = provenance(["draftproof", *sys.argv[1:]])
     if before is not None:
         made["check"] = still_holds(before, made)
     _write(args, made)
     return EXIT_CODES[made["verdict"]]
+
+
+def _subject(
+    args: argparse.Namespace, before: Certificate | None, stack: ExitStack, progress: Callable[[str], None]
+) -> OwnEngine | Foreign:
+    """Our engine, or a server. Raises InvalidParams for options that exclude each other."""
+    if args.endpoint is not None and args.subject is not None:
+        raise InvalidParams("--endpoint and --subject exclude each other: one subject at a time")
+    of = {"baseline": "endpoint", "served_model": "endpoint", "api_key": "endpoint"}
+    of |= {"subject_options": "subject", "python": "subject"}
+    for name, owner in of.items():
+        if getattr(args, name) is not None and getattr(args, owner) is None:
+            raise InvalidParams(f"--{name.replace('_', '-')} goes with --{owner}: give that, too")
+    if args.endpoint is None and args.subject is None:
+        return prepare(_engine(args, before), progress)
+    if before is not None:
+        raise InvalidParams("--check runs certificates of our own engine: run this one again as it was made")
+    return stack.enter_context(_foreign(args, progress))
+
+
+def _foreign(args: argparse.Namespace, progress: Callable[[str], None]) -> Foreign:
+    """A server, or another engine. Raises InputError."""
+    drafting = [name for name in ("draft_model", "exit_layer", "gamma", "cost_file") if getattr(args, name) is not None]
+    if drafting or args.drafter != "suffix":
+        name = (drafting or ["drafter"])[0].replace("_", "-")
+        raise InvalidParams(f"another engine drafts as it was set up: drop --{name}")
+    if args.endpoint is not None:
+        key = args.api_key or os.environ.get("DRAFTPROOF_API_KEY")
+        server = EndpointOptions(args.endpoint, model=args.served_model, api_key=key)
+        return open_endpoint(server, args.baseline, _engine(args, None))
+    progress("opening the other engine")
+    folder = Loader(Cache(args.cache_dir), progress).folder(resolve(args.model))
+    return open_engine(args.subject, {"model": str(folder), **_subject_options(args)}, folder, args.python)
+
+
+def _subject_options(args: argparse.Namespace) -> dict[str, Any]:
+    try:
+        value = json.loads(args.subject_options or "{}")
+    except ValueError as error:
+        raise InvalidParams(f"--subject-options is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidParams("--subject-options must be a JSON object, like '{\"lookup\": 4}'")
+    return value
 
 
 def _before(args: argparse.Namespace) -> Certificate:
@@ -127,7 +188,7 @@ def _engine(args: argparse.Namespace, before: Certificate | None) -> EngineOptio
     return EngineOptions(model=args.model, drafter=args.drafter, cache_dir=args.cache_dir, **given)
 
 
-def _plan(args: argparse.Namespace, own: OwnEngine) -> Plan:
+def _plan(args: argparse.Namespace, own: OwnEngine | Foreign) -> Plan:
     params = options.sampling_params(args)
     if "temperature" not in args:
         params = replace(params, temperature=0.8)
