@@ -45,7 +45,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["generate", "x", "--max-new-tokens", "-1"], "max_new_tokens must be"),
         (["generate", "x", "--max-new-tokens", "many"], "invalid int value: 'many'"),
         (["generate", "x", "--seed", "-1"], "seed must be"),
-        (["generate", "x", "--rule", "magic"], "rule must be one of auto, reject, follow, coupled"),
+        (["generate", "x", "--rule", "magic"], "rule must be one of auto, reject, block, follow, coupled"),
         (["generate", "x", "--stop", ""], "stop must be"),
         (["generate", "x", "--bad-word", ""], "bad_words must be"),
         (["generate", "x", "--logit-bias", "7"], "'7' must be ID=VALUE"),
