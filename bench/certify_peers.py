@@ -23,6 +23,7 @@ from typing import Any
 from bench import provenance
 from draftproof.certify import Certificate, Job, LawReference, Plan, Sampler, dumps, run
 from draftproof.certify.adapters import PEER_TESTS, PeerReference, PeerSampler, open_peer
+from draftproof.certify.adapters.foreign import drift_of
 from draftproof.certify.endpoint import Endpoint, EndpointOptions
 from draftproof.certify.engine import hashes
 from draftproof.certify.own import PROMPTS
@@ -69,22 +70,6 @@ def transformers_drift(plain: PeerSampler, plan: Plan) -> dict[str, float]:
     return found
 
 
-def endpoint_drift(plain: Endpoint, laws: LawReference, plan: Plan) -> float:
-    """Largest difference of an emitted token's log-probability between the server's decoding and the reference."""
-    import math
-
-    worst = 0.0
-    for number in range(_DRIFT_TEXTS):
-        prompt = plan.prompts[number % len(plan.prompts)]
-        params = SamplingParams(temperature=1.0, max_new_tokens=_DRIFT_TOKENS, seed=number, logprobs=0)
-        job = Job(number, prompt, params)
-        (sample,) = plain.sample([job])
-        for entry, law in zip(sample.logprobs or (), laws.laws(job, sample.tokens), strict=True):
-            if law[entry.token] > 1e-4:
-                worst = max(worst, abs(entry.logprob - math.log(law[entry.token])))
-    return worst
-
-
 def _transformers(name: str, folder: str, tokenizer: Tokenizer, args: argparse.Namespace) -> Certificate:
     plan = plan_of(tokenizer, args)
     with ExitStack() as stack:
@@ -108,7 +93,7 @@ def _vllm(name: str, folder: str, tokenizer: Tokenizer, args: argparse.Namespace
         if name == "vllm":
             subject = stack.enter_context(Endpoint(EndpointOptions(args.endpoint, **options), "vLLM, n-gram"))
         laws = PeerReference(laws_peer.peer)
-        laws.drift = endpoint_drift(plain, laws, plan)
+        laws.drift = drift_of(plain, laws, plan, _DRIFT_TOKENS)
         before = subject.counters() or {}
         made = certify(subject, laws, plain, plan, args.out)
         after = subject.counters() or {}

@@ -36,13 +36,9 @@ def check(target: Target, *, thorough: bool) -> tuple[Result, float]:
 
 
 def _narrow(target: Target) -> dict[str, Any]:
-    """The same with single rows: what the invariant form saves the user from."""
-    declared, rows = target.numerics, target.min_rows
-    target.numerics, target.min_rows = "fast", 1
-    try:
+    """The same with single rows."""
+    with selfcheck.narrow(target):
         return summary(selfcheck.quick(target))
-    finally:
-        target.numerics, target.min_rows = declared, rows
 
 
 def summary(findings: Sequence[Finding]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,11 @@ from typing import Any
 from draftproof.drafters import DRAFTERS, make
 from draftproof.engine.cost_file import read_cost
 from draftproof.engine.lengths import draft_policy
-from draftproof.engine.machine import cpu_name, read_memo, write_memo
 from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
 from draftproof.engine.step import Engine
-from draftproof.errors import NumericsError, PairingError, UnknownDrafter
+from draftproof.errors import PairingError, UnknownDrafter
 from draftproof.kv.ledger import PageLedger
 from draftproof.models import folder as folders
-from draftproof.models import selfcheck
 from draftproof.models.cache import Cache
 from draftproof.models.eagle_config import check_target
 from draftproof.models.head_source import HeadSource, resolve_head
@@ -42,7 +40,6 @@ from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
 _LANE_BYTES = 1 << 29  # of weights in further compiled copies
-_HEAD_COST = 1.0
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
 Report = Callable[[str], None]
 
@@ -108,11 +105,10 @@ class _Builder:
         if heads:
             self.features = heads[0].config.feature_layers
 
-    def _head(self, options: EngineOptions) -> HeadSource:
-        """The head's folder and shapes, checked against this target."""
-        config = folders.read_config(self.loader.folder(self.source))
+    def _head(self, options: EngineOptions, vocabulary: Mapping[str, int] | None = None) -> HeadSource:
+        """The head's folder and shapes, checked against this target (and its tokens, where they are known yet)."""
         head = resolve_head(options.draft_model, self.source.name)
-        check_target(head.config, config, None)
+        check_target(head.config, self.loader.config(self.source), vocabulary)
         return head
 
     # -- one model as a target -----------------------------------------------------------------------------------------
@@ -179,29 +175,10 @@ class _Builder:
         """The target with its declared numerics proved; under "auto" it falls back to "fast", and says so."""
         if target.numerics != "invariant" or self.backend == "torch":
             return target  # the torch backend's invariant form computes each row alone
-        memo, key = self.loader.cache.dir / "selfchecks.json", self._machine(target, folder)
-        known = read_memo(memo)
-        if known.get(key):
-            return target
-        self.report("checking that logits are bit-identical at any width")
-        try:
-            selfcheck.hold(target, selfcheck.quick(target))
-        except NumericsError as error:
-            if self.options.numerics == "invariant":
-                raise
-            self.report(f"{error}; going on with fast numerics")
-            target.numerics, target.min_rows = "fast", 1
-            return target
-        write_memo(memo, {**known, key: time.time()})
-        return target
+        from draftproof.engine.proved import proved  # the other backend must not need openvino
 
-    def _machine(self, target: Target, folder: Path) -> str:
-        import openvino
-
-        threads = getattr(target, "num_threads", 0)
-        return "|".join(
-            [str(selfcheck.VERSION), folder.name, self.weights, cpu_name(), openvino.__version__, str(threads)]
-        )
+        memo, key = self.loader.cache.dir / "selfchecks.json", f"{folder.name}|{self.weights}"
+        return proved(target, key, memo, self.options.numerics, self.report)
 
     # -- the drafter ---------------------------------------------------------------------------------------------------
 
@@ -231,13 +208,12 @@ class _Builder:
         """The drafter over a head with pages of its own."""
         from draftproof.models.openvino_head import OpenVINOHead  # the other backend must not need it
 
-        found = self._head(self.options)
-        check_target(found.config, folders.read_config(self.loader.folder(self.source)), tokenizer.vocabulary())
+        found = self._head(self.options, tokenizer.vocabulary())
         folder = self.loader.head(self.source, found.folder, self.weights)
         self.report("compiling the draft head")
         kv_bytes = (self.options.kv_memory or DEFAULT_KV_BYTES) // 8
         head = OpenVINOHead(folder, found.config, kv_bytes=kv_bytes, threads=self.options.threads)
-        self.draft_cost = _HEAD_COST * head.weight_bytes / max(1, getattr(target, "weight_bytes", 1))
+        self.draft_cost = _relative_cost(head, target)
         ledger = PageLedger(head.num_pages, head.page_size)
         self.draft = DraftModel(head, ledger, self.source, None, folder)
         return make(name, target=head, ledger=ledger, vocab_size=target.vocab_size, mapping=head.draft_ids)
@@ -247,7 +223,7 @@ class _Builder:
         options = self.options
         if options.draft_model is not None:
             return resolve(options.draft_model), None
-        total = folders.num_layers(folders.read_config(self.loader.folder(self.source)))
+        total = folders.num_layers(self.loader.config(self.source))
         layers = options.exit_layer if options.exit_layer is not None else max(1, total // 3)
         return self.source, folders.check_exit_layer({"num_hidden_layers": total}, layers)
 

@@ -84,12 +84,8 @@ def _fast_drift(llm: LLM, report: Report) -> dict[str, Any] | None:
     if target.min_rows == 1:
         return None
     report("measuring the drift of fast numerics")
-    declared, rows = target.numerics, target.min_rows
-    target.numerics, target.min_rows = "fast", 1
-    try:
+    with selfcheck.narrow(target):
         return _summary(selfcheck.full(target))
-    finally:
-        target.numerics, target.min_rows = declared, rows
 
 
 def _machine(llm: LLM) -> dict[str, Any]:

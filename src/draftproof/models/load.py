@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from draftproof import errors
 from draftproof.errors import CorruptModel, DraftproofError, InputError, InvalidParams
@@ -49,6 +50,14 @@ class Loader:
         key = self._key(source, "gguf", "torch", "transformers", "gguf")
         kept = self.cache.get("folder", key)
         return kept or self.cache.build("folder", key, source.name, lambda out: self._child("gguf", source.path, out))
+
+    def config(self, source: ModelSource) -> dict[str, Any]:
+        """Its config.json; the weights are not looked at where it was de-quantised before."""
+        if source.kind == "gguf":
+            key = self._key(source, "gguf", "torch", "transformers", "gguf")
+            if (kept := self.cache.get("folder", key, ("config.json",))) is not None:
+                return folders.read_config(kept)
+        return folders.read_config(self.folder(source))
 
     def graph(
         self, source: ModelSource, weights: str, num_layers: int | None = None, features: tuple[int, ...] = ()

@@ -11,7 +11,7 @@ Does not know: heads, losses.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -80,11 +80,6 @@ class Material:
         while self._path(count).is_file():
             count += 1
         return count
-
-    @property
-    def num_whole(self) -> int:
-        """Parts after which each prompt was asked once."""
-        return -(-len(self._asked) // (PART - _ABOUT))
 
     def write_part(self, llm: Writer) -> None:
         """The next part."""
@@ -160,6 +155,3 @@ def _texts(records: Sequence[dict[str, Any]]) -> Iterator[Text]:
         prompt, tokens = record["prompt"], record["tokens"]
         if len(tokens) > 3:
             yield Text(np.array([*prompt, *tokens], np.int32), len(prompt), record["bucket"])
-
-
-Tick = Callable[[str], None]

@@ -95,12 +95,12 @@ class Foreign:
         self.close()
 
 
-def drift_of(plain: Endpoint, laws: LawReference, plan: Plan) -> float:
-    """Largest difference of an emitted token's log-probability, over a few texts at temperature 1."""
+def drift_of(plain: Endpoint, laws: LawReference, plan: Plan, length: int = _DRIFT_TOKENS) -> float:
+    """Largest difference of an emitted token's log-probability, over a few texts of this length at temperature 1."""
     worst = 0.0
     for number in range(_DRIFT_TEXTS):
         prompt = plan.prompts[number % len(plan.prompts)]
-        params = SamplingParams(temperature=1.0, max_new_tokens=_DRIFT_TOKENS, seed=number, logprobs=0)
+        params = SamplingParams(temperature=1.0, max_new_tokens=length, seed=number, logprobs=0)
         job = Job(number, prompt, params, plan.stop_ids)
         (sample,) = plain.sample([job])
         for entry, law in zip(sample.logprobs or (), laws.laws(job, sample.tokens), strict=False):
