@@ -15,7 +15,8 @@ from draftproof.errors import InputError, InvalidParams, ModelNotFound, PairingE
 from draftproof.models.eagle_config import EagleConfig
 from draftproof.models.head_files import save_head
 from draftproof.models.module import load_module
-from draftproof.train.job import Job, TrainSettings
+from draftproof.train.job import Job
+from draftproof.train.settings import TrainSettings
 from draftproof.train.start import new_head
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.cli.console import note, number, print_json, print_table
+from draftproof.train.settings import TrainSettings
 
 _EPILOG = """examples:
   draftproof train eagle --out ./head                       three hours on two cores, prompts that ship
@@ -52,7 +53,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Trains, shows the held-out figures; 1 where the gate refused the new head."""
-    from draftproof.train.job import Job, TrainSettings  # torch takes seconds to import
+    from draftproof.train.job import Job  # torch takes seconds to import
 
     names = ("out", "model", "data", "bucket_field", "init", "minutes", "draft_vocab", "learning_rate", "seed")
     settings = TrainSettings(**{name: getattr(args, name) for name in (*names, "threads", "cache_dir")})

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,16 @@ from draftproof.engine.llm import LLM
 from draftproof.errors import InputError
 from draftproof.measure.files import write_whole
 from draftproof.measure.provenance import provenance
-from draftproof.models import folder as folders
 from draftproof.models.cache import Cache
 from draftproof.models.eagle import EagleHead
 from draftproof.models.eagle_config import CONFIG, EagleConfig, check_target, check_teachable, vocabulary_hash
 from draftproof.models.head_files import as_saved, load_head, save_head
 from draftproof.models.load import Loader
 from draftproof.models.module import load_module
-from draftproof.models.source import resolve
+from draftproof.models.source import ModelSource, resolve
+from draftproof.text.tokenizer import Tokenizer
 from draftproof.train.material import Asked, Material, asked_of_file, asked_of_shipped
+from draftproof.train.settings import TrainSettings
 from draftproof.train.start import new_head
 from draftproof.train.trainer import Score, Settings, Text, Trainer
 
@@ -41,53 +42,13 @@ _SAVE_SECONDS = 30.0
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class TrainSettings:
-    """What a run is asked for. minutes: of texts and steps together, on this machine."""
-
-    out: Path
-    model: str = "demo"
-    data: Path | None = None
-    bucket_field: str | None = None
-    init: Path | None = None
-    minutes: float = 180.0
-    draft_vocab: int = 8192
-    max_new: int = 224
-    seed: int = 0
-    batch_tokens: int = 1024
-    learning_rate: float = 5e-4
-    weights: str = "auto"
-    cache_dir: Path | None = None
-    threads: int | None = None
-
-    def __post_init__(self) -> None:
-        if not 0.1 <= self.minutes <= 100_000:
-            raise InputError(f"--minutes must be at least 0.1, got {self.minutes}")
-        if not 0 < self.learning_rate <= 1:
-            raise InputError(f"--learning-rate must be above 0 and at most 1, got {self.learning_rate}")
-        if self.draft_vocab < 16:
-            raise InputError(f"--draft-vocab must be at least 16, got {self.draft_vocab}")
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What must be the same for a run to go on."""
-        kept = {name: value for name, value in asdict(self).items() if name not in ("out", "cache_dir", "threads")}
-        return {name: str(value) if isinstance(value, Path) else value for name, value in kept.items()}
-
-
 @dataclass(slots=True, eq=False)
 class Job:
     """One run; `run` does what is left of it."""
 
     settings: TrainSettings
     say: Say
-    loader: Loader = field(init=False)
-    _saved: float = 0.0
-    _looking: float = 0.0  # seconds of one look at the held-out texts
     _state: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.loader = Loader(Cache(self.settings.cache_dir), self.say)
 
     @property
     def work(self) -> Path:
@@ -96,24 +57,29 @@ class Job:
 
     def run(self, command: list[str]) -> dict[str, Any]:
         """Everything that is left; the report. Raises InputError for what can't be used, before anything is written."""
-        settings = self.settings
-        source = resolve(settings.model)
+        settings, source = self.settings, resolve(self.settings.model)
+        loader = Loader(Cache(settings.cache_dir), self.say)
         data, held = self._prompts()
-        check_teachable(folders.read_config(self.loader.folder(source)))
-        initial = self._initial(source)
+        check_teachable(loader.config(source))
+        initial = self._initial(loader, source)
         self._begin()
         material = Material(self.work, data, settings.seed, settings.max_new)
         self._write_texts(material, held)
-        module = load_module(self.loader.folder(source))
+        folder = loader.folder(source)
+        module = load_module(folder)
         texts, evals = material.texts(self._state["parts"]), material.held_out()
         trainer = self._trainer(module, texts, initial)
         begin = time.monotonic()
         first = self._scores(trainer, evals)
-        self._looking = time.monotonic() - begin
+        looking = time.monotonic() - begin
         if "before" not in self._state:
             self._note(before=first)
-        self._train(trainer, evals)
-        return self._finish(trainer, evals, texts, command)
+        self._train(trainer, evals, looking)
+        report = self._judged(trainer, evals)
+        if report["written"]:
+            card = {name: report[name] for name in ("held_out", "texts", "steps")} | provenance(command)
+            self._write(trainer, Tokenizer.from_folder(folder).vocabulary(), card)
+        return report
 
     # -- what is given -------------------------------------------------------------------------------------------------
 
@@ -127,11 +93,11 @@ class Job:
         held = set(range(0, len(asked), max(20, len(asked) // 32)))
         return [a for i, a in enumerate(asked) if i not in held], [asked[i] for i in sorted(held)]
 
-    def _initial(self, source: Any) -> EagleHead | None:
+    def _initial(self, loader: Loader, source: ModelSource) -> EagleHead | None:
         if self.settings.init is None:
             return None
         head = load_head(self.settings.init)
-        check_target(head.config, folders.read_config(self.loader.folder(source)))
+        check_target(head.config, loader.config(source))
         return head
 
     # -- the run's own state -------------------------------------------------------------------------------------------
@@ -230,17 +196,17 @@ class Job:
         left = 60 * self.settings.minutes - self._state["text_seconds"]
         return max(8, int(left / ((time.monotonic() - begin) / 4)))
 
-    def _train(self, trainer: Trainer, evals: list[Text]) -> None:
+    def _train(self, trainer: Trainer, evals: list[Text], looking: float) -> None:
+        """All steps that are left. looking: seconds of one look at the held-out texts."""
         steps, begin, at = trainer.settings.steps, time.monotonic(), trainer.step
-        self._saved = looked = begin
-        looking = self._looking
+        saved = looked = begin
 
         def watch(trainer: Trainer) -> None:
-            nonlocal looked
+            nonlocal saved, looked
             now = time.monotonic()
-            if now - self._saved > _SAVE_SECONDS or trainer.step == steps:
+            if now - saved > _SAVE_SECONDS or trainer.step == steps:
                 self._save(trainer)
-                self._saved = time.monotonic()
+                saved = time.monotonic()
             if now - looked > looking / _LOOK_SHARE and trainer.step < steps:
                 left = (now - begin) / (trainer.step - at) * (steps - trainer.step)
                 loss = float(np.mean(trainer.losses[-100:]))
@@ -277,35 +243,30 @@ class Job:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _finish(self, trainer: Trainer, evals: list[Text], texts: list[Text], command: list[str]) -> dict[str, Any]:
-        """The gate: what is there is replaced by what is at least as good."""
+    def _judged(self, trainer: Trainer, evals: list[Text]) -> dict[str, Any]:
+        """The gate: what is there is replaced by what is at least as good. The head is judged as it will be saved."""
         trainer.head.load_state_dict(as_saved(trainer.head))
-        scores, settings = self._scores(trainer, evals), self.settings
+        scores, out = self._scores(trainer, evals), self.settings.out
         report: dict[str, Any] = {
-            "out": str(settings.out),
+            "out": str(out),
             "steps": trainer.settings.steps,
-            "texts": len(texts),
-            "tokens": int(sum(len(text.tokens) for text in texts)),
+            "texts": len(trainer.texts),
+            "tokens": int(sum(len(text.tokens) for text in trainer.texts)),
             "held_out": scores,
             "before": self._state["before"],
             "written": True,
         }
-        if (settings.out / CONFIG).is_file():
-            old = Trainer(trainer.model, load_head(settings.out), texts, trainer.settings)
+        if (out / CONFIG).is_file():
+            old = Trainer(trainer.model, load_head(out), trainer.texts, trainer.settings)
             report["replaced"] = self._scores(old, evals)
             report["written"] = _mean(scores) >= _mean(report["replaced"])
-        if report["written"]:
-            config = replace(trainer.head.config, tokenizer=self._tokenizer_hash())
-            head = EagleHead(config)
-            head.load_state_dict(trainer.head.state_dict())
-            card = {"held_out": scores, "texts": len(texts), "steps": trainer.settings.steps}
-            save_head(head, settings.out, {"card": card | provenance(command)})
         return report
 
-    def _tokenizer_hash(self) -> str:
-        from draftproof.text.tokenizer import Tokenizer
-
-        return vocabulary_hash(Tokenizer.from_folder(self.loader.folder(resolve(self.settings.model))).vocabulary())
+    def _write(self, trainer: Trainer, vocabulary: Mapping[str, int], card: dict[str, Any]) -> None:
+        """The head with what it was made from."""
+        head = EagleHead(replace(trainer.head.config, tokenizer=vocabulary_hash(vocabulary)))
+        head.load_state_dict(trainer.head.state_dict())
+        save_head(head, self.settings.out, {"card": card})
 
 
 def _mean(scores: dict[str, Any]) -> float:

@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,6 @@ class Trainer:
     step: int = 0
     losses: list[float] = field(default_factory=list)
     _optimiser: Any = None
-    _batches: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.model.requires_grad_(False)
@@ -94,26 +94,24 @@ class Trainer:
     def run(self, until: int | None = None, watch: Callable[[Trainer], None] | None = None) -> None:
         """Trains up to step `until` (the settings' end by default); `watch` is called after each step."""
         last = self.settings.steps if until is None else min(until, self.settings.steps)
-        while self.step < last:
-            self._one(self._batch(self.step))
+        for batch in islice(self._batches(), self.step, last):
+            self._one([self.texts[i] for i in batch])
             self.step += 1
             if watch is not None:
                 watch(self)
 
     def score(self, texts: Sequence[Text]) -> Score:
         """The head's figures on these texts; changes nothing."""
-        sums = np.zeros((3, self.settings.unroll))
-        steps, drafts = self.settings.unroll, 0.0
+        right, reached, overlap = np.zeros((3, self.settings.unroll))
         with torch.no_grad():
             for batch in _packed(texts, range(len(texts)), self.settings):
                 found = self._unrolled(self._see([texts[i] for i in batch]))
-                reached = found.reached.cpu().numpy().astype(np.float64)
-                sums[0] += found.match.cpu().numpy() * reached
-                sums[1] += reached
-                sums[2] += found.overlap.cpu().numpy() * reached[0]
-                drafts += float(reached[0])
-        match = sums[0] / np.maximum(sums[1], 1)
-        return Score(len(texts), tuple(match.tolist()), tuple((sums[2] / max(drafts, 1.0)).tolist()[:steps]))
+                here = found.reached.cpu().numpy().astype(np.float64)
+                right += found.match.cpu().numpy() * here
+                reached += here
+                overlap += found.overlap.cpu().numpy() * here[0]
+        shares = right / np.maximum(reached, 1), overlap / max(reached[0], 1.0)
+        return Score(len(texts), *(tuple(share.tolist()) for share in shares))
 
     def save(self, path: Path) -> None:
         """The whole state of the run. Raises OSError; the old file stays then."""
@@ -159,29 +157,13 @@ class Trainer:
         tokens, counts = padded(texts, self.settings.max_length)
         return see(self.model, self.head, tokens.to(self.device), counts.to(self.device))
 
-    def _batch(self, step: int) -> list[Text]:
-        """The texts of a step: each pass has an order of its own, from the seed."""
-        while True:
-            if not self._batches:
-                passes = self._passes()
-                self._batches = next(passes)
-                self._begin, self._pass = 0, passes
-            if step - self._begin < len(self._batches):
-                return [self.texts[i] for i in self._batches[step - self._begin]]
-            self._begin += len(self._batches)
-            self._batches = next(self._pass)
-
-    _begin: int = 0
-    _pass: Iterator[list[list[int]]] = field(default_factory=lambda: iter(()))
-
-    def _passes(self) -> Iterator[list[list[int]]]:
-        number = 0
-        while True:
+    def _batches(self) -> Iterator[list[int]]:
+        """Texts of each step from the first on: every pass has an order of its own, from the seed."""
+        for number in count():
             rng = np.random.default_rng([self.settings.seed, number])
             order = rng.permutation(len(self.texts)).tolist()
             batches = list(_packed(self.texts, order, self.settings))
-            yield [batches[i] for i in rng.permutation(len(batches))]
-            number += 1
+            yield from (batches[i] for i in rng.permutation(len(batches)))
 
 
 def rate(step: int, settings: Settings) -> float:

@@ -1,0 +1,46 @@
+"""What a training run is asked for, checked before anything is loaded.
+
+Does not know: how any of it is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from draftproof.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """What a run is asked for. minutes: of texts and steps together, on this machine."""
+
+    out: Path
+    model: str = "demo"
+    data: Path | None = None
+    bucket_field: str | None = None
+    init: Path | None = None
+    minutes: float = 180.0
+    draft_vocab: int = 8192
+    max_new: int = 224
+    seed: int = 0
+    batch_tokens: int = 1024
+    learning_rate: float = 5e-4
+    weights: str = "auto"
+    cache_dir: Path | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.1 <= self.minutes <= 100_000:
+            raise InputError(f"--minutes must be at least 0.1, got {self.minutes}")
+        if not 0 < self.learning_rate <= 1:
+            raise InputError(f"--learning-rate must be above 0 and at most 1, got {self.learning_rate}")
+        if self.draft_vocab < 16:
+            raise InputError(f"--draft-vocab must be at least 16, got {self.draft_vocab}")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a run to go on."""
+        kept = {name: value for name, value in asdict(self).items() if name not in ("out", "cache_dir", "threads")}
+        return {name: str(value) if isinstance(value, Path) else value for name, value in kept.items()}
