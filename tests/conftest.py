@@ -7,7 +7,10 @@ over an empty cache, through processors written the long way (full sorts, Python
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -160,3 +163,35 @@ def engine_of() -> Any:
 def play() -> Any:
     """play(engine, [(prompt, params), ...], stop_ids=...) -> [Run, ...]."""
     return run_engine
+
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """chromium(offline=...) -> a browser with a profile of its own; skips where none is installed."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser: {CHROMIUM} is not installed")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright, ExitStack() as stack:
+
+        def launch(**options: Any) -> Any:
+            profile = str(tmp_path_factory.mktemp("profile"))
+            context = playwright.chromium.launch_persistent_context(
+                profile, executable_path=str(CHROMIUM), args=FLAGS, **options
+            )
+            stack.callback(context.close)
+            return context
+
+        yield launch

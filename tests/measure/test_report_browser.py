@@ -21,17 +21,6 @@ from plans import MODEL, NGRAM, SUFFIX, Drafter, make_plan, renamed  # noqa: E40
 from draftproof.measure.report import Settings, write_calculator, write_report  # noqa: E402
 from draftproof.planner import price  # noqa: E402
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SLIDERS = {
     "alpha": "acceptance alpha",
     "gamma": "draft length gamma",
@@ -39,8 +28,6 @@ SLIDERS = {
     "t_draft": "draft token T_d (ms)",
     "slope": "verify slope (per draft)",
 }
-
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser: {CHROMIUM} is not installed")
 
 
 @dataclass
@@ -92,14 +79,8 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            str(tmp_path_factory.mktemp("profile")), executable_path=str(CHROMIUM), args=FLAGS, offline=True
-        )
-        yield context
-        context.close()
+def browser(chromium: Callable[..., Any]) -> Any:
+    return chromium(offline=True)
 
 
 @pytest.fixture

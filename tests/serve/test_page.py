@@ -20,22 +20,10 @@ from draftproof.serve.history import History
 from draftproof.serve.tally import Sums, Tally
 from draftproof.serve.ui import FOLDER
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 NASTY = "</option><img src=x onerror=alert(1)>{{7*7}}${8}&amp;"
 PROMPT = "abcabcabcabcabc"
 BUCKET = "of the page"  # the drafters are shared with other tests, and learn by bucket
 POLICY = "shadow_share: 1.0\nmin_requests: 20\nmin_seconds: 0\ncanary_share: 0.5\nwide_shares: [0.6]\n"
-needs_browser = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser: {CHROMIUM} is not installed")
 
 
 # -- without a browser -------------------------------------------------------------------------------------------------
@@ -188,14 +176,8 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            str(tmp_path_factory.mktemp("profile")), executable_path=str(CHROMIUM), args=FLAGS
-        )
-        yield context
-        context.close()
+def browser(chromium: Callable[..., Any]) -> Any:
+    return chromium()
 
 
 @pytest.fixture
@@ -236,7 +218,6 @@ def rollout(http: httpx.Client) -> dict[str, Any]:
     return http.get("/admin/rollout").json()["status"]
 
 
-@needs_browser
 def test_an_answer_is_the_apis_in_the_colours_of_its_trace(opened, serve):
     running = serve(("suffix", "ngram"))
     one = opened(running.url)
@@ -283,7 +264,6 @@ def test_an_answer_is_the_apis_in_the_colours_of_its_trace(opened, serve):
     one.is_quiet()
 
 
-@needs_browser
 def test_what_the_trace_said_is_what_is_coloured(opened, serve):
     """A stream as the API would send it, so that every kind and every break is there for certain."""
     one = opened(serve(("suffix",)).url)
@@ -332,7 +312,6 @@ def test_what_the_trace_said_is_what_is_coloured(opened, serve):
     one.is_quiet()
 
 
-@needs_browser
 def test_an_answer_can_be_stopped(opened, serve):
     one = opened(serve(("suffix",)).url)
     one.page.route("**/v1/completions", lambda route: None)  # it never answers
@@ -345,7 +324,6 @@ def test_an_answer_can_be_stopped(opened, serve):
     one.is_quiet()
 
 
-@needs_browser
 def test_refusals_are_shown_and_the_box_goes_on(opened, serve):
     one = opened(serve(("suffix",)).url)
     one.send("")
@@ -365,7 +343,6 @@ def test_refusals_are_shown_and_the_box_goes_on(opened, serve):
     one.is_at_home()
 
 
-@needs_browser
 def test_stages_are_moved_by_hand(opened, serve, policy):
     running = serve(("suffix",), policy=policy)
     http = running.http()
@@ -404,7 +381,6 @@ def test_stages_are_moved_by_hand(opened, serve, policy):
     one.is_at_home()
 
 
-@needs_browser
 def test_the_kill_switch_stops_all_after_a_question(opened, serve, policy):
     running = serve(("suffix",), policy=policy)
     http = running.http()
@@ -433,7 +409,6 @@ def test_the_kill_switch_stops_all_after_a_question(opened, serve, policy):
     one.is_quiet()
 
 
-@needs_browser
 def test_names_and_texts_stay_text(opened, serve, policy):
     names = [NASTY, "__proto__", "constructor", "a b/c?d=e&f#g"]
     running = serve(("suffix",), policy=policy)
@@ -468,7 +443,6 @@ def test_names_and_texts_stay_text(opened, serve, policy):
     assert made == "TypeError"  # the second wall: markup is not made from text at all
 
 
-@needs_browser
 def test_a_server_is_said_to_be_away_and_found_again(opened, serve, policy, monkeypatch):
     """The page stays as it is, says since when, and goes on with the server that comes back at the address."""
     running = serve(("suffix",), policy=policy)
@@ -499,7 +473,6 @@ def test_a_server_is_said_to_be_away_and_found_again(opened, serve, policy, monk
     one.is_at_home()
 
 
-@needs_browser
 def test_keys_are_asked_for_and_kept_for_the_tab(opened, serve):
     running = serve(("suffix",), api_keys=("user-key-1",), admin_keys=("admin-key-1",))
     one = opened(running.url, live=False)
@@ -530,7 +503,6 @@ def test_keys_are_asked_for_and_kept_for_the_tab(opened, serve):
     one.is_at_home()
 
 
-@needs_browser
 def test_without_a_policy_it_says_that_nothing_is_compared(opened, serve):
     running = serve(("suffix",))
     http = running.http()
@@ -556,7 +528,6 @@ def test_without_a_policy_it_says_that_nothing_is_compared(opened, serve):
     one.is_quiet()
 
 
-@needs_browser
 def test_a_plain_server_has_a_page_too(opened, serve):
     running = serve(())
     one = opened(running.url)
@@ -567,7 +538,6 @@ def test_a_plain_server_has_a_page_too(opened, serve):
     one.is_quiet()
 
 
-@needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_it_fits_and_can_be_read(opened, serve, policy, scheme, width):

@@ -8,7 +8,6 @@ Does not know: prompts, texts, requests.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from typing import Any
 
 from draftproof.drafters import DRAFTERS, make
 from draftproof.engine.cost_file import read_cost
-from draftproof.engine.lengths import draft_policy
+from draftproof.engine.lengths import draft_policy, relative_cost
+from draftproof.engine.machine import has_cuda
 from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
 from draftproof.engine.step import Engine
 from draftproof.errors import PairingError, UnknownDrafter
@@ -69,15 +69,6 @@ class Built:
     policy: DraftPolicy | None = None
 
 
-def _has_cuda() -> bool:
-    """Looks for a device node first: importing torch to learn that there is no GPU costs seconds."""
-    if not (Path("/dev/nvidiactl").exists() or os.environ.get("CUDA_VISIBLE_DEVICES")):
-        return False
-    import torch  # only where a device may be
-
-    return bool(torch.cuda.is_available())
-
-
 class _Builder:
     def __init__(self, options: EngineOptions, report: Report) -> None:
         self.options = options
@@ -87,7 +78,7 @@ class _Builder:
         self.curve = None if options.cost_file is None else read_cost(Path(options.cost_file))
         self.backend = options.backend
         if self.backend == "auto":
-            self.backend = "torch" if _has_cuda() else "openvino"
+            self.backend = "torch" if has_cuda() else "openvino"
         self._module: Any = None  # the target's own, on the torch backend
         self.draft_numerics = "fast"  # drafts are judged, not trusted: their last bit is free
         self.draft: DraftModel | None = None  # of the drafter made last
@@ -197,7 +188,7 @@ class _Builder:
         if other is not None:
             _pair(tokenizer, other)
         draft_target, folder = self.target(source, layers, "drafter")
-        self.draft_cost = _relative_cost(draft_target, target)
+        self.draft_cost = relative_cost(draft_target, target)
         if other is None and source is not self.source:
             _pair(tokenizer, Tokenizer.from_folder(folder))
         ledger = PageLedger(draft_target.num_pages, draft_target.page_size)
@@ -213,7 +204,7 @@ class _Builder:
         self.report("compiling the draft head")
         kv_bytes = (self.options.kv_memory or DEFAULT_KV_BYTES) // 8
         head = OpenVINOHead(folder, found.config, kv_bytes=kv_bytes, threads=self.options.threads)
-        self.draft_cost = _relative_cost(head, target)
+        self.draft_cost = relative_cost(head, target)
         ledger = PageLedger(head.num_pages, head.page_size)
         self.draft = DraftModel(head, ledger, self.source, None, folder)
         return make(name, target=head, ledger=ledger, vocab_size=target.vocab_size, mapping=head.draft_ids)
@@ -240,12 +231,6 @@ def _early_tokenizer(source: ModelSource) -> Tokenizer | None:
 
 def _pair(ours: Tokenizer, other: Tokenizer) -> None:
     check_pairing(ours.vocabulary(), other.vocabulary(), ours.eos_ids, other.eos_ids)
-
-
-def _relative_cost(draft: Target, target: Target) -> float:
-    """One draft step in target steps, by bytes of weights read: deterministic, so that draft lengths are too."""
-    ours, theirs = getattr(draft, "weight_bytes", None), getattr(target, "weight_bytes", None)
-    return float(ours / theirs) if ours and theirs else 0.5
 
 
 def build(options: EngineOptions, report: Report) -> Built:

@@ -32,3 +32,9 @@ def draft_policy(
         return AdaptiveGamma.measured(most, curve, drafter)
     cost = cost_table(_STEP_COST)
     return AdaptiveGamma(most, cost, draft_cost * cost(1), min_rows, _EXTRA_COSTS)
+
+
+def relative_cost(draft: object, target: object) -> float:
+    """One draft step in target steps, by bytes of weights read: deterministic, so that draft lengths are too."""
+    ours, theirs = getattr(draft, "weight_bytes", None), getattr(target, "weight_bytes", None)
+    return float(ours / theirs) if ours and theirs else 0.5

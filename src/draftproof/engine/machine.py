@@ -40,3 +40,12 @@ def cpu_name() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def has_cuda() -> bool:
+    """Looks for a device node first: importing torch to learn that there is no GPU costs seconds."""
+    if not (Path("/dev/nvidiactl").exists() or os.environ.get("CUDA_VISIBLE_DEVICES")):
+        return False
+    import torch  # only where a device may be
+
+    return bool(torch.cuda.is_available())
