@@ -17,19 +17,16 @@ Source: EAGLE-3 (Li et al. 2025), section 3.1. Does not know: the target, how th
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from draftproof.drafters.choice import Choice
-from draftproof.drafters.draft_vocab import DraftVocab
-from draftproof.drafters.own_cache import OwnCache, OwnRows
+from draftproof.drafters.second_model import Run, SecondModelDrafter
 from draftproof.errors import UnknownDrafter
 from draftproof.models.batch import Rows
 from draftproof.protocols import KVCache, Noise, Target
-from draftproof.types import EMPTY_DRAFT, Commit, Draft, FloatArray, Logits, StepBatch, StepItem
+from draftproof.types import Commit, FloatArray, Logits, StepBatch, StepItem
 
 States = NDArray[np.float32]
 MIN_PATH = 0.25  # another forward of the head pays about where its tokens are kept one time in seven
@@ -73,27 +70,15 @@ class _Seen:
             self._parts, self.begin = [kept], position
 
 
-@dataclass(slots=True, eq=False)
-class _Run:
-    """One sequence in one propose."""
+class EagleDrafter(SecondModelDrafter):
+    """Chains from a head; arguments as of the base, where `target` is the head.
 
-    rows: OwnRows
-    seen: _Seen
-    item: StepItem
-    choice: Choice
-
-
-class EagleDrafter:
-    """Chains from a head.
-
-    target, ledger: the head and the ledger of *its* pages; nobody else uses them. vocab_size: the target's.
-    mapping: int[Vd] target ids of the head's output rows.
     min_path: the head drafts on while it gives its chain so far at least this.
-    chunk: most rows of one sequence in a forward while it catches up.
     """
 
     name = "eagle"
     wants = frozenset({"features"})
+    keeps_drafts = False
 
     def __init__(
         self,
@@ -107,33 +92,23 @@ class EagleDrafter:
     ) -> None:
         if not 0 <= min_path < 1:
             raise UnknownDrafter(f"{self.name} needs min_path in [0, 1), got {min_path}")
-        self._vocab = DraftVocab(target.vocab_size, vocab_size, mapping)
-        self._head, self._max_len, self._min_path = target, target.max_len, min_path
-        self._cache = OwnCache(target, ledger, chunk, keeps_drafts=False)
+        super().__init__(target, ledger, vocab_size, mapping=mapping, chunk=chunk)
+        self._head, self._min_path = target, min_path
         self._seen: dict[int, _Seen] = {}
-
-    def propose(self, items: Sequence[StepItem], noise: Noise) -> Sequence[Draft]:
-        """One chain for each item; empty without budget, room, or the target's states."""
-        batch = {item.seq for item in items if item.budget > 0}
-        runs = [self._open(item, batch, noise) if item.budget > 0 else None for item in items]
-        opened = [run for run in runs if run is not None]
-        if opened:
-            self._fill(opened)
-        return [EMPTY_DRAFT if run is None else run.choice.draft() for run in runs]
 
     def observe(self, commits: Sequence[Commit]) -> None:
         """Takes the states of the kept rows; drops the rows that were drafted."""
+        super().observe(commits)
         for commit in commits:
-            self._cache.observe(commit)
             if commit.features is not None and commit.finish is None:
                 self._seen.setdefault(commit.seq, _Seen()).add(commit.start, commit.features)
 
     def forget(self, seq: int) -> None:
         """Frees the pages and states of this sequence."""
-        self._cache.release(seq)
+        super().forget(seq)
         self._seen.pop(seq, None)
 
-    def _open(self, item: StepItem, batch: Collection[int], noise: Noise) -> _Run | None:
+    def _open(self, item: StepItem, batch: Collection[int]) -> Run | None:
         """Room for the rows to catch up with and the ones to draft; None where a draft can't be made."""
         room = min(item.budget, self._max_len - len(item.tokens))
         seen = self._seen.get(item.seq)
@@ -145,21 +120,25 @@ class EagleDrafter:
         if rows.count < seen.begin:  # its pages were taken: the states they were made from are gone
             self._cache.release(item.seq)
             return None
-        return _Run(rows, seen, item, Choice(item, noise, self._vocab, room, min_path=self._min_path))
+        return Run(item, room, rows)
 
-    def _fill(self, runs: list[_Run]) -> None:
+    def _draft(self, runs: Sequence[Run], noise: Noise) -> None:
+        choices = [self._choice(run, noise, min_path=self._min_path) for run in runs]
         logits, own = self._catch_up(runs)
+        growing = list(zip(runs, choices, strict=True))
         while True:
-            for index, run in enumerate(runs):
-                run.choice.extend(logits.row(index))
-            left = [index for index, run in enumerate(runs) if not run.choice.ended]
+            for index, (_, choice) in enumerate(growing):
+                choice.extend(logits.row(index))
+            left = [index for index, (_, choice) in enumerate(growing) if not choice.ended]
             if not left:
-                return
-            runs = [runs[index] for index in left]
-            parts = [self._cache.part(run.rows, np.array(run.choice.tokens[-1:], np.int32)) for run in runs]
+                break
+            growing = [growing[index] for index in left]
+            parts = [self._cache.part(run.rows, np.array(choice.tokens[-1:], np.int32)) for run, choice in growing]
             logits, own = self._head.draft(self._cache.batch(parts), None, own[left])
+        for run, choice in zip(runs, choices, strict=True):
+            run.draft = choice.draft()
 
-    def _catch_up(self, runs: Sequence[_Run]) -> tuple[Logits, States]:
+    def _catch_up(self, runs: Sequence[Run]) -> tuple[Logits, States]:
         """Feeds what is missing of each sequence; (logits, output) after its last token."""
         chunk = self._cache.chunk
         for run in runs:
@@ -167,13 +146,14 @@ class EagleDrafter:
                 self._feed([run], [chunk], wants_logits=False)
         return self._feed(runs, [len(run.item.tokens) - 1 - run.rows.count for run in runs])
 
-    def _feed(self, runs: Sequence[_Run], counts: Sequence[int], *, wants_logits: bool = True) -> tuple[Logits, States]:
+    def _feed(self, runs: Sequence[Run], counts: Sequence[int], *, wants_logits: bool = True) -> tuple[Logits, States]:
         parts: list[Rows] = []
         states: list[FloatArray] = []
         for run, count in zip(runs, counts, strict=True):
             first = run.rows.count
-            states.append(run.seen.rows(first, first + count))
+            seen = self._seen[run.item.seq]
+            states.append(seen.rows(first, first + count))
             tokens = run.item.tokens[first + 1 : first + 1 + count]
             parts.append(self._cache.part(run.rows, tokens, wants_logits=wants_logits))
-            run.seen.drop_before(first + count - 1)  # the last row is fed again where a step breaks off
+            seen.drop_before(first + count - 1)  # the last row is fed again where a step breaks off
         return self._head.draft(self._cache.batch(parts), np.concatenate(states), None)

@@ -49,7 +49,7 @@ class ModelDrafter(SecondModelDrafter):
         self._min_probability = min_probability
 
     def _fill(self, runs: Sequence[Run], output: TargetOutput, noise: Noise) -> None:
-        choices = [self._choice(run, noise, self._min_probability) for run in runs]
+        choices = [self._choice(run, noise, min_probability=self._min_probability) for run in runs]
         growing = list(zip(runs, choices, strict=True))
         while True:
             _extend([choice for _, choice in growing], output)

@@ -43,12 +43,13 @@ class SecondModelDrafter:
 
     name: str
     wants: frozenset[str] = frozenset()
+    keeps_drafts = True  # as of `OwnCache`
 
     def __init__(
         self, target: Target, ledger: KVCache, vocab_size: int, *, mapping: ArrayLike | None = None, chunk: int = 512
     ) -> None:
         self._vocab = DraftVocab(target.vocab_size, vocab_size, mapping)
-        self._cache = OwnCache(target, ledger, chunk)
+        self._cache = OwnCache(target, ledger, chunk, keeps_drafts=self.keeps_drafts)
         self._max_len = target.max_len
 
     def propose(self, items: Sequence[StepItem], noise: Noise) -> Sequence[Draft]:
@@ -57,8 +58,7 @@ class SecondModelDrafter:
         runs = [self._open(item, batch) if item.budget > 0 else None for item in items]
         opened = [run for run in runs if run is not None]
         if opened:
-            output = self._cache.catch_up([run.rows for run in opened], [run.item.tokens for run in opened])
-            self._fill(opened, output, noise)
+            self._draft(opened, noise)
         return [EMPTY_DRAFT if run is None else run.draft for run in runs]
 
     def observe(self, commits: Sequence[Commit]) -> None:
@@ -70,12 +70,17 @@ class SecondModelDrafter:
         """Frees the pages of this sequence."""
         self._cache.release(seq)
 
+    def _draft(self, runs: Sequence[Run], noise: Noise) -> None:
+        """Feeds what the model has not seen of each sequence, then sets each run's draft."""
+        output = self._cache.catch_up([run.rows for run in runs], [run.item.tokens for run in runs])
+        self._fill(runs, output, noise)
+
     def _fill(self, runs: Sequence[Run], output: TargetOutput, noise: Noise) -> None:
         """Sets each run's draft. output: one row of logits a run, after its last committed token."""
         raise NotImplementedError
 
-    def _choice(self, run: Run, noise: Noise, min_probability: float = 0.0) -> Choice:
-        return Choice(run.item, noise, self._vocab, run.room, min_probability)
+    def _choice(self, run: Run, noise: Noise, **limits: float) -> Choice:
+        return Choice(run.item, noise, self._vocab, run.room, **limits)
 
     def _open(self, item: StepItem, batch: Collection[int]) -> Run | None:
         room = min(item.budget, self._max_len - len(item.tokens))
