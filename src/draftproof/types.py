@@ -228,6 +228,7 @@ class Event:
     num_tested: int = 0
     decided: bool = True  # a target pass that decided tokens for this request
     error: str | None = None
+    num_cached: int = 0  # prompt rows that the prefix cache had
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -270,3 +270,42 @@ def test_draft_lengths_can_be_chosen_by_measured_costs(folder, tmp_path):
         costs.write_text(content)
         with pytest.raises(InputError, match=match):
             LLM(folder, drafter="ngram", cost_file=costs, cache_dir=tmp_path)
+
+
+@pytest.mark.parametrize("drafter", ["none", "suffix", "model"])
+@pytest.mark.parametrize("sampling", [{}, SAMPLED], ids=["greedy", "coupled"])
+def test_a_prompt_that_begins_alike_is_read_from_there_and_no_bit_changes(drafter, sampling, llm, folder) -> None:
+    params = SamplingParams(max_new_tokens=24, logprobs=2, **sampling)
+    begin = f"{len(sampling)} {drafter}: the same beginning of every prompt, longer than two pages of the cache, abcabc"
+    prompts = [begin, begin + " and one end", begin, begin + " and another, rather longer end", begin[:40]]
+    whole = [llm(drafter, folder, enable_prefix_caching=False).generate(prompt, params)[0] for prompt in prompts]
+    assert {output.cached_tokens for output in whole} == {0}
+    subject = llm(drafter, folder)
+    assert subject.info["prefix_caching"]
+    one_by_one = [subject.generate(prompt, params)[0] for prompt in prompts]
+    again = subject.generate(prompts, params)
+    for found in (one_by_one, again):
+        assert [output.token_ids for output in found] == [output.token_ids for output in whole]
+        assert [_logprobs(output) for output in found] == [_logprobs(output) for output in whole]
+    size = subject.built.ledger.page_size
+    lengths = [len(output.prompt_token_ids) for output in whole]
+    assert lengths[0] > 2 * size  # else this test shows nothing
+    full = (lengths[0] - 1) // size * size
+    assert [output.cached_tokens for output in one_by_one[:3]] == [0, lengths[0] // size * size, full]
+    assert again[0].cached_tokens == full
+    ledger = subject.built.ledger
+    ledger.check()
+    assert ledger.free_pages == ledger.num_pages
+
+
+def _logprobs(output):
+    return [(each.logprob, each.top) for each in output.logprobs]
+
+
+def test_prompts_are_not_shared_where_bits_depend_on_who_read_them_unless_asked_for(llm) -> None:
+    assert not llm("none", numerics="fast").info["prefix_caching"]
+    subject = llm("none", numerics="fast", enable_prefix_caching=True)
+    params = SamplingParams(max_new_tokens=4)
+    assert [subject.generate("ab" * 60, params)[0].cached_tokens > 0 for _ in range(2)] == [False, True]
+    with pytest.raises(InvalidParams, match="enable_prefix_caching must be"):
+        llm("none", enable_prefix_caching="yes")

@@ -13,11 +13,11 @@ from draftproof.types import Slots
 
 @given(
     num_lanes=st.integers(1, 4),
-    padding=st.integers(0, 12),
+    shape_rows=st.floats(0, 50),
     steps=st.lists(st.integers(0, 300), min_size=1, max_size=60),  # 0 is a prompt step
 )
-def test_no_step_loses_rows_or_gets_more_than_is_worth_it(num_lanes, padding, steps):
-    lanes = Lanes(num_lanes, padding)
+def test_no_step_loses_rows_or_gets_more_than_is_worth_it(num_lanes, shape_rows, steps):
+    lanes, padding = Lanes(num_lanes, shape_rows), int(shape_rows / 4)
     for rows in steps:
         lane, shape = lanes.choose(rows) if rows else (lanes.prompt(), 0)
         assert 0 <= lane < num_lanes
@@ -25,7 +25,7 @@ def test_no_step_loses_rows_or_gets_more_than_is_worth_it(num_lanes, padding, st
 
 
 def test_widths_that_alternate_settle_in_lanes_of_their_own():
-    lanes = Lanes(3, 2)
+    lanes = Lanes(3, 8.0)
     for _ in range(3):
         seen = {rows: lanes.choose(rows) for rows in (2, 9, 17)}
     assert len({lane for lane, _ in seen.values()}) == 3
@@ -35,7 +35,7 @@ def test_widths_that_alternate_settle_in_lanes_of_their_own():
 
 
 def test_a_prompt_takes_the_lane_unused_for_longest_and_leaves_it_free():
-    lanes = Lanes(3, 2)
+    lanes = Lanes(3, 8.0)
     first, second, third = (lanes.choose(rows)[0] for rows in (2, 9, 17))
     assert lanes.prompt() == first
     assert lanes.choose(9)[0] == second
@@ -45,7 +45,7 @@ def test_a_prompt_takes_the_lane_unused_for_longest_and_leaves_it_free():
 
 
 def test_the_lane_unused_for_longest_is_prepared_anew():
-    lanes = Lanes(2, 2)
+    lanes = Lanes(2, 8.0)
     first, second = lanes.choose(2)[0], lanes.choose(25)[0]
     lanes.choose(2)
     assert lanes.choose(100)[0] == second
@@ -53,16 +53,34 @@ def test_the_lane_unused_for_longest_is_prepared_anew():
 
 
 def test_without_padding_a_step_keeps_its_rows():
-    lanes = Lanes(1, 0)
+    lanes = Lanes(1, 0.0)
     assert [lanes.choose(rows)[1] for rows in (1, 4, 7, 40)] == [1, 4, 7, 40]
 
 
 def test_one_lane_forgets_its_shape_after_a_prompt():
-    lanes = Lanes(1, 9)
+    lanes = Lanes(1, 36.0)
     assert lanes.choose(9) == (0, 9)
     assert lanes.choose(2) == (0, 9)
     lanes.prompt()
     assert lanes.choose(2) == (0, 2)
+
+
+@given(
+    num_lanes=st.integers(1, 4),
+    shape_rows=st.floats(0, 50),
+    steps=st.lists(st.integers(0, 60), max_size=40),
+    rows=st.integers(1, 60),
+)
+def test_what_a_step_costs_is_foretold(num_lanes, shape_rows, steps, rows):
+    lanes = Lanes(num_lanes, shape_rows)
+    for step in steps:
+        lanes.choose(step) if step else lanes.prompt()
+    ready = set(lanes._shapes)
+    said = lanes.rows_like(rows)
+    assert said == lanes.rows_like(rows)  # asking changes nothing
+    _, shape = lanes.choose(rows)
+    assert said == (shape if shape in ready else rows + 0.75 * shape_rows)
+    assert lanes.rows_like(rows) == shape  # it is ready now
 
 
 @pytest.mark.parametrize("num_rows", [5, 6, 9])

@@ -23,8 +23,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         chunk_rows=st.integers(1, 12),
         extra_rows=st.integers(0, 20),
         right=st.sampled_from([0.0, 0.6, 1.0]),
+        prefix_cache=st.booleans(),  # all prompts begin alike
     )
-    def start(self, num_pages, page_size, gamma, min_rows, max_sequences, chunk_rows, extra_rows, right):
+    def start(self, num_pages, page_size, gamma, min_rows, max_sequences, chunk_rows, extra_rows, right, prefix_cache):
         self.engine = self.loop(
             num_pages=num_pages,
             page_size=page_size,
@@ -35,6 +36,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             max_sequences=max_sequences,
             chunk_rows=chunk_rows,
             max_step_rows=max_sequences * min_rows + extra_rows,
+            prefix_cache=prefix_cache,
         )
 
     @rule(length=st.integers(1, 20), cap=st.none() | st.integers(0, 15), stop=st.integers(0, 96))

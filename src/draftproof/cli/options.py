@@ -20,7 +20,7 @@ _UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 ENGINE_OPTIONS = (
     *("draft_model", "exit_layer", "gamma", "cost_file"),
-    *("weights", "backend", "numerics", "kv_memory", "threads"),
+    *("weights", "backend", "numerics", "kv_memory", "threads", "enable_prefix_caching"),
 )
 
 
@@ -75,6 +75,11 @@ def add_model_options(parser: argparse.ArgumentParser, *, drafter: str | None) -
             help="costs of this device, from `draftproof cost`, to choose draft lengths by",
         )
     add("--kv-memory", type=memory, metavar="SIZE", help="memory for keys and values, like 512MiB (1GiB)")
+    add(
+        "--enable-prefix-caching",
+        action=argparse.BooleanOptionalAction,
+        help="reuse the keys and values of prompts that begin alike (where that changes no bit)",
+    )
     add("--threads", type=int, metavar="N", help="threads of the model's kernels (all cores)")
     add("--cache-dir", metavar="DIR", help="where converted models are kept (the user's cache folder)")
 

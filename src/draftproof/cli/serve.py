@@ -25,7 +25,7 @@ Without --policy a request speculates unless it says `"speculation": {"enabled":
 An API key may also come in the environment variable DRAFTPROOF_API_KEY.
 """
 _ENGINE = ("model", "gamma", "cost_file", "weights", "backend", "numerics", "kv_memory", "threads", "cache_dir")
-_ENGINE_ALSO = ("max_sequences", "chunk_rows")
+_ENGINE_ALSO = ("max_sequences", "chunk_rows", "enable_prefix_caching")
 
 
 def add_parser(commands: Any) -> None:

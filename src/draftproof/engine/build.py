@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.drafters import DRAFTERS, make
+from draftproof.engine.bounds import limits_of, name_of, prefix_caching
 from draftproof.engine.cost_file import read_cost
 from draftproof.engine.lengths import draft_policy, relative_cost
 from draftproof.engine.machine import has_cuda
@@ -220,8 +221,7 @@ class _Builder:
 
     def policy(self, target: Target) -> DraftPolicy:
         """How far the drafter made last may guess."""
-        name = self.options.drafter if isinstance(self.options.drafter, str) else self.options.drafter.name
-        return draft_policy(name, self.options.gamma, self.curve, self.draft_cost, target.min_rows)
+        return draft_policy(name_of(self.options), self.options.gamma, self.curve, self.draft_cost, target.min_rows)
 
 
 def _early_tokenizer(source: ModelSource) -> Tokenizer | None:
@@ -256,32 +256,20 @@ def build_each(options: Sequence[EngineOptions], report: Report, *, exact_drafts
     ledger = PageLedger(target.num_pages, target.page_size)
     if exact_drafts:
         builder.draft_numerics = target.numerics
+    caching = prefix_caching(options, target)
     built = []
     for each in options:
         builder.options = each
         drafter = builder.drafter(target, tokenizer)
-        limits, policy = _limits(each, target), builder.policy(target)
+        limits, policy = limits_of(each, target, prefix_cache=caching), builder.policy(target)
         scheduler = BatchScheduler(ledger, limits, policy)
         engine = Engine(target, drafter, scheduler, ledger, PhiloxNoise())
-        info = _info(builder, engine, scheduler.max_len) | {"load_s": time.perf_counter() - begin}
+        info = _info(builder, engine, scheduler.max_len, caching) | {"load_s": time.perf_counter() - begin}
         built.append(Built(engine, tokenizer, ledger, info, folder, builder.draft, limits, policy))
     return built
 
 
-def _limits(options: EngineOptions, target: Target) -> Limits:
-    """A draft length that was asked for is never cut for want of rows."""
-    sequences, least = options.max_sequences, target.min_rows
-    rows = options.chunk_rows + sequences * (least + options.gamma) if options.gamma is not None else 0
-    return Limits(
-        max_len=target.max_len,
-        max_sequences=sequences,
-        max_step_rows=max(512, sequences * 20, options.chunk_rows, rows),
-        chunk_rows=options.chunk_rows,
-        min_rows=least,
-    )
-
-
-def _info(builder: _Builder, engine: Engine, max_len: int) -> dict[str, Any]:
+def _info(builder: _Builder, engine: Engine, max_len: int, caching: bool) -> dict[str, Any]:
     target, gamma = engine.target, builder.options.gamma
     return {
         "model": builder.source.name,
@@ -294,4 +282,5 @@ def _info(builder: _Builder, engine: Engine, max_len: int) -> dict[str, Any]:
         "kv_bytes": getattr(target, "kv_bytes", None),
         "kv_tokens": target.num_pages * target.page_size,
         "max_len": max_len,
+        "prefix_caching": caching,
     }

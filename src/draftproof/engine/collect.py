@@ -36,6 +36,7 @@ class Collector:
         self._last = self._begin
         self.finish: FinishReason | None = None
         self._error: str | None = None
+        self._cached = 0
 
     @property
     def done(self) -> bool:
@@ -55,7 +56,7 @@ class Collector:
             finish = "stop"
         self._add(event, tokens[:kept])
         self._texts.append(delta.text)
-        self.finish, self._error = finish, event.error
+        self.finish, self._error, self._cached = finish, event.error, event.num_cached
         accepted = min(event.num_accepted, kept)
         output = self.output() if self.done else None
         return StreamChunk(delta.text, tuple(tokens[:kept]), accepted, output)
@@ -95,6 +96,7 @@ class Collector:
             timing=self._timing(),
             seed=params.seed,
             error=self._error,
+            cached_tokens=self._cached,
         )
 
     def _speculation(self) -> Speculation:

@@ -51,6 +51,9 @@ class LLM:
     backend: auto, openvino (CPU), torch (GPU, oracle). numerics: auto, invariant, fast.
     kv_memory: bytes of keys and values (default 1 GiB; a drafter with a model gets half as much again).
     max_sequences: most sequences running at once; more wait. chunk_rows: most tokens of a prompt fed in one step.
+    enable_prefix_caching: prompts that begin like one before them reuse its keys and values. None does so where that
+        changes no bit (numerics invariant) and the drafter does not read the whole prompt's hidden states (eagle,
+        cascade).
     threads: of the model's kernels; None is all cores.
     cost_file: what `draftproof cost` measured on this device; draft lengths are chosen by it (default: a small CPU's).
     progress: called with one line at each stage of loading.

@@ -40,6 +40,7 @@ class EngineOptions:
     threads: int | None = None
     cache_dir: str | Path | None = None
     cost_file: str | Path | None = None
+    enable_prefix_caching: bool | None = None
 
     def __post_init__(self) -> None:
         checks = [
@@ -50,6 +51,7 @@ class EngineOptions:
             ("chunk_rows", _within(self.chunk_rows, 1, 8192), "an integer in 1..8192"),
             ("threads", _within(self.threads, 1, 4096, optional=True), "None or an integer in 1..4096"),
             ("kv_memory", _within(self.kv_memory, 1, 1 << 60, optional=True), "None or a number of bytes > 0"),
+            ("enable_prefix_caching", self.enable_prefix_caching in (None, True, False), "None, True or False"),
         ]
         for name, holds, must in checks:
             if not holds:

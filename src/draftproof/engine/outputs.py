@@ -63,6 +63,7 @@ class Output:
     timing: Timing
     seed: int  # resolved: the same seed gives the same tokens again
     error: str | None = None
+    cached_tokens: int = 0  # of the prompt, whose rows the prefix cache had
 
     @property
     def usage(self) -> dict[str, int]:

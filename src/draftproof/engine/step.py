@@ -11,7 +11,7 @@ Does not know: text, threads, how long anything takes beyond counting it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -45,6 +45,10 @@ class _Scheduler(Scheduler, Protocol):
     def abandon(self, plan: Plan) -> None: ...
 
     def drain(self) -> list[Event]: ...
+
+    def fit(
+        self, items: Sequence[StepItem], drafts: Sequence[Draft], like: Callable[[int], float]
+    ) -> Sequence[Draft]: ...
 
     @property
     def has_work(self) -> bool: ...
@@ -127,7 +131,8 @@ class Engine:
         for item, draft in zip(items, drafts, strict=True):
             if len(draft) > item.budget:
                 raise ValueError(f"drafter {self.drafter.name} proposed {len(draft)} nodes over {item.budget}")
-        return drafts
+        # What a width costs is the target's to say, where widths differ in more than their rows (`models.lanes`).
+        return self.scheduler.fit(items, drafts, getattr(self.target, "rows_like", float))
 
     def _decide(self, plan: Plan, drafts: Sequence[Draft], output: TargetOutput) -> list[Commit]:
         verdicts = decide_batch(plan.items, drafts, output, self.target.vocab_size, self.noise)

@@ -4,9 +4,12 @@ Row r of a sequence is its token position; it lives in page table[r // page_size
 *reserves* rows behind the kept ones, and *commits* those that survive: keeping is rolling back. Pages beyond the kept
 rows are free again at once (B23); a forked sequence shares its parent's pages until one of the two writes into one.
 
-Invariants, proved by `check`: a page's reference count is the number of tables that name it; a page is free exactly
-when its count is 0; between steps a sequence holds ceil(kv_len / page_size) pages and not one more; a page that is
-shared is never one that a reserved row falls into.
+Full pages of a prompt may be `publish`ed: they outlive their sequence as long as nobody needs the room, and another
+sequence that begins with the same tokens `adopt`s them instead of computing them again.
+
+Invariants, proved by `check`: a page's reference count is the number of tables that name it, and one more where it is
+published; a page is free exactly when its count is 0; between steps a sequence holds ceil(kv_len / page_size) pages and
+not one more; a page that is shared is never one that a reserved row falls into.
 
 Does not know: tensors, layers, devices, tokens, requests, or in which order sequences run.
 """
@@ -19,6 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 from draftproof.errors import EngineError
+from draftproof.kv.prefix import PrefixIndex
 from draftproof.types import NO_MOVES, Ids, Moves, Slots
 
 _FIRST_CAPACITY = 8  # pages a new table has room for; it doubles
@@ -69,11 +73,17 @@ class PageLedger:
         self._free = list(range(num_pages - 1, -1, -1))  # a stack: the page freed last is warm
         self._references = [0] * num_pages
         self._books: dict[int, _Book] = {}
+        self._known = PrefixIndex(page_size)
 
     @property
     def free_pages(self) -> int:
-        """Pages nobody holds."""
-        return len(self._free)
+        """Pages nobody holds, those that only wait to be adopted included."""
+        return len(self._free) + self._known.num_idle
+
+    @property
+    def idle_pages(self) -> int:
+        """Pages that nobody holds and that wait to be adopted."""
+        return self._known.num_idle
 
     def pages_for(self, rows: int) -> int:
         """Pages that hold this many rows."""
@@ -113,7 +123,7 @@ class PageLedger:
         total = -(-(start + rows) // self.page_size)
         fresh = total - len(book.pages)
         shared = self._writes_shared(book)
-        if fresh + shared > len(self._free) or start + rows > self.max_rows:
+        if fresh + shared > self.free_pages or start + rows > self.max_rows:
             return None
         self._books[seq] = book
         copies = (self._own_last(book),) if shared else ()
@@ -168,6 +178,34 @@ class PageLedger:
             self._references[page] += 1
         self._books[child_seq] = child
 
+    def publish(self, seq: int, prompt: Ids) -> None:
+        """Makes the full pages of a sequence's first rows known by int32[n] prompt, whose rows they are.
+
+        Raises EngineError for more tokens than there are kept rows.
+        """
+        book = self._books.get(seq)
+        if book is None or len(prompt) > book.kv_len:
+            raise EngineError(f"sequence {seq} publishes {len(prompt)} rows that it has not kept")
+        for page in self._known.add(prompt, book.pages):
+            self._references[page] += 1
+
+    def adopt(self, seq: int, prompt: Ids) -> int:
+        """Begins a sequence with the longest published beginning of int32[n] prompt; the rows it has now, maybe 0.
+
+        Raises EngineError for a sequence that holds rows.
+        """
+        if seq in self._books:
+            raise EngineError(f"sequence {seq} holds rows: it can't begin anew")
+        pages = self._known.find(prompt)
+        if pages:
+            self._books[seq] = book = _Book(max(_FIRST_CAPACITY, len(pages)))
+            book.kv_len = len(pages) * self.page_size
+            book.append(pages)
+            for page in pages:
+                self._references[page] += 1
+                self._known.wake(page)
+        return len(pages) * self.page_size
+
     def check(self) -> None:
         """Raises EngineError if any invariant of this module is broken. Costs a walk over all pages."""
         counted = [0] * self.num_pages
@@ -175,8 +213,15 @@ class PageLedger:
             self._check_book(seq, book)
             for page in book.pages:
                 counted[page] += 1
+        if self._known.idle != {page for page in self._known if not counted[page]}:
+            raise EngineError("idle pages are not the published ones that no table names")
+        for page in self._known:
+            counted[page] += 1
         if counted != self._references:
             raise EngineError("reference counts differ from the tables that name the pages")
+        broken = self._known.broken()
+        if broken is not None:
+            raise EngineError(broken)
         if sorted(self._free) != [page for page in range(self.num_pages) if counted[page] == 0]:
             raise EngineError("the free list is not the set of pages that nobody holds: a leak, or a page used twice")
 
@@ -195,7 +240,7 @@ class PageLedger:
         return book.kv_len % self.page_size != 0 and self._references[book.pages[-1]] > 1
 
     def _take(self) -> int:
-        page = self._free.pop()
+        page = self._free.pop() if self._free else self._known.give_back()
         self._references[page] = 1
         return page
 
@@ -208,10 +253,12 @@ class PageLedger:
 
     def _drop(self, pages: list[int]) -> None:
         references = self._references
-        for page in pages:
+        for page in reversed(pages):  # a page rests before the one it follows (`kv.prefix`)
             references[page] -= 1
             if not references[page]:
                 self._free.append(page)
+            elif references[page] == 1 and page in self._known:
+                self._known.rest(page)
 
     def _gather(self, book: _Book, kept: list[int]) -> Moves:
         """The copies kept[i] -> i. Rising rows make the order safe: no source is overwritten before it is read."""

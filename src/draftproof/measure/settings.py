@@ -88,6 +88,7 @@ class Settings:
                 exit_layer=spec.exit_layer,
                 gamma=self.gamma,
                 max_sequences=self.batch,
+                enable_prefix_caching=False,  # a prompt is read once for each drafter, and each reading is timed
                 **self.engine,
             )
             for spec in self.drafters

@@ -14,10 +14,15 @@ from __future__ import annotations
 
 
 class Lanes:
-    """num_lanes: compiled copies. most_padding: rows that are worth adding to spare another shape; 0 pads nothing."""
+    """num_lanes: compiled copies. shape_rows: what preparing another shape costs, in rows.
 
-    def __init__(self, num_lanes: int, most_padding: int) -> None:
-        self._most_padding = most_padding
+    A quarter of that is worth adding in padding, which is paid in every step; three quarters count against a step that
+    needs another shape, which may come again (both as a replay of recorded steps had it: docs/LOG.md).
+    """
+
+    def __init__(self, num_lanes: int, shape_rows: float) -> None:
+        self._most_padding = int(shape_rows / 4)
+        self._price = 0.75 * shape_rows
         self._shapes = [0] * num_lanes  # rows of the last step; 0 is a shape that won't come again
         self._used = [0] * num_lanes  # when, in steps
         self._now = 0
@@ -28,17 +33,25 @@ class Lanes:
         self._shapes[lane] = 0
         return lane
 
+    def rows_like(self, num_rows: int) -> float:
+        """Rows that a step of num_rows rows costs as much as, if all were of a shape that is ready. Changes nothing."""
+        return float(min(self._fitting(num_rows), default=num_rows + self._price))
+
     def choose(self, num_rows: int) -> tuple[int, int]:
         """(lane, rows to pad to) of a step of num_rows rows: the least padding, else the lane unused for longest."""
         self._now += 1
-        fits = [lane for lane, shape in enumerate(self._shapes) if 0 <= shape - num_rows <= self._most_padding]
-        if fits:
-            lane = min(fits, key=lambda each: self._shapes[each])
+        fitting = self._fitting(num_rows)
+        if fitting:
+            lane = self._shapes.index(min(fitting))
         else:
             lane = self._oldest()
             self._shapes[lane] = num_rows
         self._used[lane] = self._now
         return lane, self._shapes[lane]
+
+    def _fitting(self, num_rows: int) -> list[int]:
+        """Shapes that are ready and wide enough, and not too wide."""
+        return [shape for shape in self._shapes if 0 <= shape - num_rows <= self._most_padding]
 
     def _oldest(self) -> int:
         """A lane whose shape won't come again, else the one unused for longest."""

@@ -72,7 +72,7 @@ class OpenVINOTarget:
         self._compiled = [compile_graph(folder, self.info, precision, threads) for _ in range(lanes)]
         self._ports = {next(iter(port.get_names())): port for port in self._compiled[0].inputs}
         self._requests = [compiled.create_infer_request() for compiled in self._compiled]
-        self._lanes = Lanes(lanes, self._rows_worth_a_shape())
+        self._lanes = Lanes(lanes, self._rows_of_a_shape())
         self._store = self._allocate(total)
         self._spare_page = total - 1
         self._forks = Forks(self, self._store, range(self.num_pages, total - 1)) if scratch_pages else None
@@ -93,13 +93,14 @@ class OpenVINOTarget:
                 arrays.append(tensor.data)
         return PagedStore(sides["key"], sides["value"])
 
-    def _rows_worth_a_shape(self) -> int:
-        """A quarter of what preparing another shape costs in rows: that is paid once, padding in every step.
-
-        (Both as measured with int8 weights on two cores.)
-        """
+    def _rows_of_a_shape(self) -> float:
+        """What preparing another shape costs, in rows (as measured with int8 weights on two cores)."""
         shape_ms, row_ms = 0.2 * len(self.info.layers), 4.5e-9 * self.weight_bytes
-        return int(shape_ms / row_ms / 4)
+        return shape_ms / row_ms
+
+    def rows_like(self, num_rows: int) -> float:
+        """Rows, all prepared, that a step of so many rows behind prompts costs as much as (`models.lanes`)."""
+        return self._lanes.rows_like(max(num_rows, self.min_rows))  # a lone row goes twice
 
     @property
     def kv_bytes(self) -> int:

@@ -12,6 +12,9 @@ candidate. The more sequences there are, the more a row costs of what a token co
 
 A sequence nothing is known of is taken for one like the others of its bucket.
 
+A budget counts on drafts that may not come. Once they are there, `worth` chooses again among those that may be cut:
+with their real number, and with what the widths that are ready make of it.
+
 Invariant: a budget depends on outcomes already committed and on nothing else (contract D2). Where a draft length can
 change the text itself (rule `reject`, whose numbers are keyed by round), it depends on the sequence's own ones only, so
 that batch mates change nothing. No randomness, no clock.
@@ -29,19 +32,11 @@ from numpy.typing import NDArray
 
 from draftproof.errors import InvalidParams
 from draftproof.planner.cost import CostCurve
-from draftproof.sched.policy import NEARLY_FLAT, Ask, cost_table
+from draftproof.sched.policy import NEARLY_FLAT, Ask, Offer, StepRows, cost_table
+from draftproof.sched.record import FIRST_WAIT, LONGEST_WAIT, PRIOR, Buckets, Record
 from draftproof.types import Commit
 
 _Cost = Callable[[int, int], float]  # (rows of a step, or depth of drafts; sequences) -> time
-
-_PRIOR = 0.8  # acceptance of a sequence nothing is known of: optimistic, so that guessing is tried
-_PRIOR_WEIGHT = 4.0  # tested tokens that the prior counts for
-_KEEP = 0.95  # weight of an outcome after each newer round with drafts
-_BUCKET_KEEP = 0.99  # the same in a bucket, where rounds of many sequences come together
-_MOST_BUCKETS = 256
-_KNOWN = 16.0  # tested tokens after which a bucket is known
-_EXPLORERS = 8  # of so many new sequences of a known bucket one looks soon whether guessing pays by now
-_FIRST_WAIT, _LONGEST_WAIT = 8, 256  # rounds without drafts before the next try
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,73 +50,13 @@ class ExtraCosts:
 NO_EXTRA_COSTS = ExtraCosts()
 
 
-class _Record:
-    """What one sequence's rounds have shown, older outcomes weighing less."""
-
-    __slots__ = ("accepted", "bucket", "chosen", "offered", "prior", "quiet", "reach", "tested", "wait")
-
-    def __init__(self, gamma_max: int, prior: float, bucket: str | None) -> None:
-        self.accepted = np.zeros(gamma_max)  # by position in the draft
-        self.tested = np.zeros(gamma_max)
-        self.prior, self.bucket = prior, bucket
-        self.chosen = self.offered = gamma_max  # the last budget: as it paid, and as it was given
-        self.quiet = 0  # rounds since the last draft
-        self.wait = _FIRST_WAIT
-        self.reach = self._reach()
-
-    def add(self, num_accepted: int, num_tested: int) -> None:
-        """One more round. What it did not reach fades too: old luck in deep places must not outlive its text."""
-        self.tested *= _KEEP
-        self.tested[:num_tested] += 1
-        self.accepted *= _KEEP
-        self.accepted[:num_accepted] += 1
-        self.reach = self._reach()
-
-    def _reach(self) -> NDArray[np.float64]:
-        """float64[gamma_max], falling: the chance that a round's draft k is tested and accepted.
-
-        Acceptance by position is drawn towards the mean of all positions, which is drawn towards the prior.
-        """
-        mean = (self.prior * _PRIOR_WEIGHT + self.accepted.sum()) / (_PRIOR_WEIGHT + self.tested.sum())
-        rates = (mean * _PRIOR_WEIGHT + self.accepted) / (_PRIOR_WEIGHT + self.tested)
-        return np.cumprod(rates)
-
-
-class _Buckets:
-    """Acceptance of each bucket's sequences, all positions together; the least recently used of too many is dropped."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[float, float]] = {}  # accepted, tested; older rounds weighing less
-        self._met: dict[str, int] = {}  # sequences begun
-
-    def first_wait(self, bucket: str) -> int:
-        """Rounds before a new sequence tries what does not pay: short for one in eight once the bucket is known."""
-        self._met[bucket] = met = self._met.get(bucket, 0) + 1
-        known = self._sums.get(bucket, (0.0, 0.0))[1] >= _KNOWN
-        return _LONGEST_WAIT if known and met % _EXPLORERS else _FIRST_WAIT
-
-    def prior(self, bucket: str) -> float:
-        """What to expect of a new sequence of this bucket."""
-        accepted, tested = self._sums.get(bucket, (0.0, 0.0))
-        return (_PRIOR * _PRIOR_WEIGHT + accepted) / (_PRIOR_WEIGHT + tested)
-
-    def add(self, bucket: str, num_accepted: int, num_tested: int) -> None:
-        """One more round of one of its sequences."""
-        accepted, tested = self._sums.pop(bucket, (0.0, 0.0))
-        self._sums[bucket] = (_BUCKET_KEEP * accepted + num_accepted, _BUCKET_KEEP * tested + num_tested)
-        if len(self._sums) > _MOST_BUCKETS:
-            oldest = next(iter(self._sums))
-            del self._sums[oldest]
-            self._met.pop(oldest, None)
-
-
 class AdaptiveGamma:
     """For all sequences of a step the draft lengths, 0..gamma_max, that promise most tokens per unit of time.
 
     cost: time of a forward over so many rows, in any unit; None is `NEARLY_FLAT` (milliseconds).
     draft_cost: time of one draft token of one sequence, in the same unit. min_rows: rows a step has anyway.
     costs: what further sequences, and any drafting at all, add to a step.
-    A sequence that guesses nothing tries one token again after 8, 16, 32, ... up to 256 rounds.
+    A sequence whose guesses do not pay tries one token again after 8, 16, 32, ... up to 256 rounds.
     """
 
     def __init__(
@@ -137,44 +72,47 @@ class AdaptiveGamma:
         table = cost or cost_table(NEARLY_FLAT)
         plain = table(max(1, min_rows))
 
+        def ready(num_rows: int, num_sequences: int) -> float:
+            return table(max(num_rows, min_rows)) + costs.sequence * (num_sequences - 1)
+
         def step(num_rows: int, num_sequences: int) -> float:
             drafting = costs.drafting if num_rows > max(num_sequences, min_rows) else 0.0
-            return table(max(num_rows, min_rows)) + costs.sequence * (num_sequences - 1) + drafting
+            return ready(num_rows, num_sequences) + drafting
 
         def draft(depth: int, num_sequences: int) -> float:  # drafting goes level by level, all sequences at once
             return depth * draft_cost * step(num_sequences, num_sequences) / plain
 
-        self._start(gamma_max, step, draft)
+        self._start(gamma_max, step, draft, ready)
 
     @classmethod
     def measured(cls, gamma_max: int, curve: CostCurve, drafter: str, context: float | None = None) -> AdaptiveGamma:
         """With the costs of a device; drafter: its label there. Raises InputError where the curve has no such label."""
         policy = cls.__new__(cls)
-        policy._start(
-            gamma_max,
-            lambda num_rows, num_sequences: curve.step(num_sequences, num_rows / num_sequences, context),
-            lambda depth, num_sequences: curve.draft(drafter, num_sequences, depth, context),
-        )
+
+        def step(num_rows: int, num_sequences: int) -> float:
+            return curve.step(num_sequences, num_rows / num_sequences, context)
+
+        def draft(depth: int, num_sequences: int) -> float:
+            return curve.draft(drafter, num_sequences, depth, context)
+
+        policy._start(gamma_max, step, draft, step)
         return policy
 
-    def _start(self, gamma_max: int, step: _Cost, draft: _Cost) -> None:
+    def _start(self, gamma_max: int, step: _Cost, draft: _Cost, ready: _Cost) -> None:
+        """ready: a step whose width needs no preparation."""
         self.gamma_max = gamma_max
-        self._step, self._draft = step, draft
+        self._step, self._draft, self._ready = step, draft, ready
         self._steps: dict[int, NDArray[np.float64]] = {}
+        self._ready_steps: dict[int, NDArray[np.float64]] = {}
         self._drafts: dict[int, NDArray[np.float64]] = {}
-        self._records: dict[int, _Record] = {}
-        self._buckets = _Buckets()
+        self._records: dict[int, Record] = {}
+        self._buckets = Buckets()
         if self._step_costs(1, 1 + gamma_max).min() <= 0 or self._draft_costs(1).min() < 0:
             raise InvalidParams("the cost of a step must be above 0, that of a draft at least 0")
 
     def _step_costs(self, num_sequences: int, most_rows: int) -> NDArray[np.float64]:
         """float64[> most_rows]: the cost of a step of so many sequences by its rows, kept."""
-        known = self._steps.get(num_sequences)
-        if known is None or len(known) <= most_rows:
-            rows = range(2 * most_rows + 1)
-            known = np.array([self._step(max(count, num_sequences), num_sequences) for count in rows])
-            self._steps[num_sequences] = known
-        return known
+        return _by_rows(self._steps, self._step, num_sequences, most_rows)
 
     def _draft_costs(self, num_sequences: int) -> NDArray[np.float64]:
         """float64[gamma_max + 1]: the cost of drafting by its depth, kept."""
@@ -201,21 +139,58 @@ class AdaptiveGamma:
                 gammas[index] = gamma
         return [self._offer(record, ask, gamma) for record, ask, gamma in zip(records, asks, gammas, strict=True)]
 
-    def _meet(self, ask: Ask) -> _Record:
+    def _meet(self, ask: Ask) -> Record:
         """The record of a sequence that nothing is known of."""
         if ask.alone:
-            record = _Record(self.gamma_max, _PRIOR, None)
+            record = Record(self.gamma_max, PRIOR, None)
         else:
-            record = _Record(self.gamma_max, self._buckets.prior(ask.bucket), ask.bucket)
+            record = Record(self.gamma_max, self._buckets.prior(ask.bucket), ask.bucket)
             record.wait = self._buckets.first_wait(ask.bucket)
         self._records[ask.seq] = record
         return record
 
-    def _offer(self, record: _Record, ask: Ask, gamma: int) -> int:
+    def worth(self, offers: Sequence[Offer], step: StepRows) -> list[int]:
+        """As many of the likeliest tokens as make the step's tokens per time largest; and those that only try."""
+        known = [self._records.get(offer.seq) for offer in offers]
+        reach = [np.ones(0) if record is None else record.reach for record in known]
+        chances = [own[: offer.length] for own, offer in zip(reach, offers, strict=True)]
+        lengths = self._worth(chances, step)
+        lengths = [offer.length if own is None else n for own, offer, n in zip(known, offers, lengths, strict=True)]
+        tries = self._tries([own for own, n in zip(known, lengths, strict=True) if own and not n], step, sum(lengths))
+        for record, length in zip(known, lengths, strict=True):
+            if record is not None:
+                record.trying = length == 0 and any(record is each for each in tries)
+                record.silent = length == 0 and not record.trying
+        return [n or int(own is not None and own.trying) for own, n in zip(known, lengths, strict=True)]
+
+    def _worth(self, chances: Sequence[NDArray[np.float64]], step: StepRows) -> list[int]:
+        gains = np.concatenate(chances)
+        order = np.argsort(-gains, kind="stable")
+        rows = [step.like(step.rows + count) for count in range(len(order) + 1)]
+        times = _by_rows(self._ready_steps, self._ready, step.num_sequences, int(max(rows)) + 1)
+        tokens = step.num_sequences + np.concatenate(([0.0], np.cumsum(gains[order])))
+        best = int(np.argmax(tokens / np.interp(rows, np.arange(len(times)), times)))
+        owners = np.repeat(np.arange(len(chances)), [len(own) for own in chances])
+        lengths: list[int] = np.bincount(owners[order[:best]], minlength=len(chances)).tolist()
+        return lengths
+
+    @staticmethod
+    def _tries(idle: Sequence[Record], step: StepRows, num_drafts: int) -> list[Record]:
+        """Who tries one token although it does not pay: whose time has come, where a row more is a row more.
+
+        Where it would be another width, all who are due wait for each other, at most four times as long as alone.
+        """
+        due = [record for record in idle if record.quiet >= record.wait]
+        rows = step.rows + num_drafts
+        if step.like(rows + len(due)) - step.like(rows) <= 2 * len(due):
+            return due
+        return due if any(record.quiet >= 4 * record.wait for record in due) else []
+
+    def _offer(self, record: Record, ask: Ask, gamma: int) -> int:
         """Notes the choice; a sequence that has been quiet for long tries one token."""
-        record.chosen = gamma
-        record.offered = 1 if gamma == 0 and record.quiet >= record.wait and ask.most else gamma
-        return record.offered
+        record.trying = gamma == 0 and record.quiet >= record.wait and ask.most > 0
+        record.silent = gamma == 0 and not record.trying
+        return 1 if record.trying else gamma
 
     def _share(self, num_sequences: int, reach: Sequence[NDArray[np.float64]], num_drafts: int = 0) -> list[int]:
         """Draft lengths of those sequences of a step that have these chances; num_drafts are settled elsewhere."""
@@ -240,14 +215,11 @@ class AdaptiveGamma:
                 continue
             if commit.num_drafted:
                 self._learn(record, commit)
-            elif record.offered == 0:
+            elif record.silent:
                 record.quiet += 1
 
-    def _learn(self, record: _Record, commit: Commit) -> None:
-        if record.chosen:
-            record.wait = _FIRST_WAIT
-        elif record.quiet >= record.wait:
-            record.wait = min(2 * record.wait, _LONGEST_WAIT)
+    def _learn(self, record: Record, commit: Commit) -> None:
+        record.wait = min(2 * record.wait, LONGEST_WAIT) if record.trying else FIRST_WAIT
         record.quiet = 0
         record.add(commit.num_accepted, commit.num_tested)
         if record.bucket is not None:
@@ -256,3 +228,14 @@ class AdaptiveGamma:
     def forget(self, seq: int) -> None:
         """Drops what was learned of a sequence."""
         self._records.pop(seq, None)
+
+
+def _by_rows(
+    kept: dict[int, NDArray[np.float64]], cost: _Cost, num_sequences: int, most_rows: int
+) -> NDArray[np.float64]:
+    """float64[> most_rows]: the cost of a step of so many sequences by its rows, kept."""
+    known = kept.get(num_sequences)
+    if known is None or len(known) <= most_rows:
+        rows = range(2 * most_rows + 1)
+        known = kept[num_sequences] = np.array([cost(max(count, num_sequences), num_sequences) for count in rows])
+    return known

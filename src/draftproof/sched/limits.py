@@ -21,6 +21,7 @@ class Limits:
     max_step_rows: most rows of one forward, all sequences together.
     chunk_rows: most rows of one prompt in one step; smaller keeps running texts smooth, larger reads prompts sooner.
     min_rows: rows each sequence must have in a step (the target's); a padding row is reserved, never kept.
+    prefix_cache: full pages of prompts are kept for prompts that begin alike.
     """
 
     max_len: int
@@ -28,6 +29,7 @@ class Limits:
     max_step_rows: int = 512
     chunk_rows: int = 256
     min_rows: int = 1
+    prefix_cache: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_len", "max_sequences", "max_step_rows", "chunk_rows", "min_rows"):

@@ -36,11 +36,32 @@ class Ask:
         return self.params.draws_drafts
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A chain that is there, of which fewer tokens may go to the target without changing any text. length: >= 1."""
+
+    seq: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """What a step holds without its offers. like: rows that a step of so many costs as much as, all prepared."""
+
+    num_sequences: int
+    rows: int
+    like: Callable[[int], float] = float
+
+
 class DraftPolicy(Protocol):
     """Chooses draft lengths from the past."""
 
     def budgets(self, asks: Sequence[Ask]) -> list[int]:
         """For each sequence that decides in this step the most draft tokens, in 0..most. Asking changes no answer."""
+        ...
+
+    def worth(self, offers: Sequence[Offer], step: StepRows) -> list[int]:
+        """How many tokens of each offer go to the target, in 0..length, now that all drafts of the step are there."""
         ...
 
     def observe(self, commits: Sequence[Commit]) -> None:
@@ -63,6 +84,10 @@ class FixedGamma:
     def budgets(self, asks: Sequence[Ask]) -> list[int]:
         """gamma, or what is left of it."""
         return [min(self.gamma, ask.most) for ask in asks]
+
+    def worth(self, offers: Sequence[Offer], step: StepRows) -> list[int]:
+        """All of them."""
+        return [offer.length for offer in offers]
 
     def observe(self, commits: Sequence[Commit]) -> None:
         """Nothing to learn."""

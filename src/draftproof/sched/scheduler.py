@@ -15,17 +15,16 @@ Does not know: logits, laws, drafters, text, threads. One owner calls it; the le
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from draftproof.errors import EngineError, InvalidPrompt, PromptTooLong
 from draftproof.kv.ledger import PageLedger
-from draftproof.sched.limits import Limits
+from draftproof.sched.fit import fitted
+from draftproof.sched.limits import Limits as Limits
 from draftproof.sched.policy import Ask, DraftPolicy
 from draftproof.sched.sequence import SequenceState, ended, event_of
-from draftproof.types import Commit, Event, Plan, Request, Slots, StepItem
-
-__all__ = ["BatchScheduler", "Limits"]
+from draftproof.types import Commit, Draft, Event, Plan, Request, Slots, StepItem
 
 _ORDER = attrgetter("order")
 
@@ -151,6 +150,10 @@ class BatchScheduler:
         self._admit(step)
         return Plan(tuple(step.items), tuple(step.slots))
 
+    def fit(self, items: Sequence[StepItem], drafts: Sequence[Draft], like: Callable[[int], float]) -> list[Draft]:
+        """The drafts, cut to what pays in this step (`sched.fit`)."""
+        return fitted(self._policy, items, drafts, like)
+
     def apply(self, commits: Sequence[Commit]) -> list[Event]:
         """Advances, finishes, frees; what streams may see. The ledger has been told of these commits before.
 
@@ -245,6 +248,8 @@ class BatchScheduler:
             del self._waiting[0]
             insort(self._running, state, key=_ORDER)
             state.running = True
+            if limits.prefix_cache:  # one token at least is fed, to be decided from
+                state.adopt(self._ledger.adopt(state.seq, state.tokens[: min(state.prompt_len, state.num_tokens - 1)]))
             self._place(step, state, self._chunk(step, state), 0)
 
     def _promised(self, states: Sequence[SequenceState]) -> int:
@@ -261,6 +266,8 @@ class BatchScheduler:
         if state.kv_len != self._ledger.kv_len(state.seq):
             raise EngineError(f"sequence {state.seq}: its commit was not given to the ledger")
         if commit.verdict is not None:
+            if state.round == 0 and self._limits.prefix_cache:
+                self._ledger.publish(state.seq, state.request.prompt)
             state.round += 1
         if commit.finish is not None:
             return

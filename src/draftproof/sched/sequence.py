@@ -19,6 +19,7 @@ class SequenceState:
     __slots__ = (
         "_buffer",
         "_view",
+        "cached",
         "end",
         "features",
         "kv_len",
@@ -39,6 +40,7 @@ class SequenceState:
         self.prompt_len = len(request.prompt)
         self.num_tokens = self.prompt_len
         self.kv_len = 0
+        self.cached = 0  # prompt rows that were there when it was first admitted
         self.round = 0
         self.running = False
         self.features: FloatArray | None = None
@@ -72,6 +74,12 @@ class SequenceState:
         """Tokens that may still be decided."""
         return self.end - self.num_tokens
 
+    def adopt(self, rows: int) -> None:
+        """So many of its rows are in the cache already."""
+        self.kv_len = rows
+        if self.round == 0:
+            self.cached = rows
+
     def extend(self, tokens: Ids) -> None:
         """Appends committed tokens int32[k]; amortised constant time a token."""
         end = self.num_tokens + len(tokens)
@@ -95,6 +103,7 @@ def event_of(state: SequenceState, commit: Commit) -> Event:
         num_tested=commit.num_tested,
         decided=commit.verdict is not None,
         error=commit.error,
+        num_cached=state.cached,
     )
 
 

@@ -118,7 +118,10 @@ class Reply:
     def _tail(self, outputs: Sequence[Output], told: dict[str, Any]) -> dict[str, Any]:
         prompt = sum(len(ids) for ids in self.wanted.prompts)
         completion = sum(len(output.token_ids) for output in outputs)
-        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        usage: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion}
+        usage["total_tokens"] = prompt + completion
+        cached = sum(output.cached_tokens for output in outputs[:: self.wanted.num_choices])  # of a prompt's first text
+        usage["prompt_tokens_details"] = {"cached_tokens": cached}
         return {"usage": {**usage, "speculative_decoding": told}, "metrics": {"speculative_decoding": told}}
 
     def _echo(self, index: int) -> str:

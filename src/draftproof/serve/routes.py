@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from draftproof.drafters.routed import Fault, Routed
 from draftproof.drafters.shadow import Shadow, ShadowCounts
 from draftproof.protocols import Drafter
-from draftproof.sched.policy import Ask, DraftPolicy
+from draftproof.sched.policy import Ask, DraftPolicy, Offer, StepRows
 from draftproof.types import Commit
 
 SHADOW_GAMMA = 4  # drafts of a shadow round: acceptance shows in the first positions, and drafting costs time
@@ -88,6 +88,19 @@ class Routes:
                 if routes[place] == label:
                     budgets[place] = budget
         return budgets
+
+    def worth(self, offers: Sequence[Offer], step: StepRows) -> list[int]:
+        """Each drafter's policy for its own sequences, beside the whole drafts of others."""
+        routes = [self.drafter.route(offer.seq) for offer in offers]
+        lengths = [offer.length for offer in offers]
+        for label in dict.fromkeys(route for route in routes if route in self._policies):
+            assert label is not None
+            own = [place for place, route in enumerate(routes) if route == label]
+            others = sum(length for length, route in zip(lengths, routes, strict=True) if route != label)
+            chosen = self._policies[label].worth([offers[i] for i in own], replace(step, rows=step.rows + others))
+            for place, length in zip(own, chosen, strict=True):
+                lengths[place] = length
+        return lengths
 
     def _shadow_budget(self, route: str | None, ask: Ask) -> int:
         shadow = self._shadows.get(route) if route is not None else None
