@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +180,9 @@ def test_odd_names_are_names(tmp_path):
     assert path.is_file()
     with RolloutStore(path, readonly=True) as store:
         assert store.load().time == 3.0
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder where nobody can make files")
+def test_a_folder_that_takes_no_files_is_not_called_another_process():
+    with pytest.raises(InputError, match="can't write the rollout store"):
+        RolloutStore("/proc/rollout.db")

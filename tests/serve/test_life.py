@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import itertools
 import json
@@ -15,6 +16,7 @@ import pytest
 
 from draftproof import SamplingParams
 from draftproof.engine.collect import Collector
+from draftproof.serve.wire import EventStream
 
 LONG = {"prompt": "a", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
 
@@ -222,6 +224,28 @@ def test_after_the_grace_period_texts_end_with_a_clear_reason(stream, serve, tru
     assert text
     assert whole.startswith(text.rstrip("\N{REPLACEMENT CHARACTER}"))  # it may end inside a character
     assert text != whole
+
+
+def test_a_client_that_does_not_read_is_let_go():
+    """Its events would be kept, and it connected, for as long as it likes."""
+    said, closed = [], []
+
+    async def never(message):
+        said.append(message["type"])
+        if len(said) > 2:
+            await asyncio.sleep(3600)
+
+    async def stays():
+        await asyncio.sleep(3600)
+
+    async def events():
+        for _ in range(10):
+            yield b"data: {}\n\n"
+
+    stream = EventStream(events(), lambda: closed.append(True), {}, 0.05)
+    asyncio.run(asyncio.wait_for(stream({"type": "http"}, stays, never), 10))
+    assert closed == [True]
+    assert said == ["http.response.start", *["http.response.body"] * 2]
 
 
 class Faults:

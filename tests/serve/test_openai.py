@@ -88,6 +88,16 @@ def test_parts_of_a_message_are_its_text(server):
     assert answers[0].choices[0].message.content == answers[1].choices[0].message.content
 
 
+def test_an_answer_goes_on_as_a_message_of_the_next_request(server, truth):
+    client, name = server.client(), server.service.model
+    messages = [{"role": "user", "content": "ab"}]
+    first = client.chat.completions.create(model=name, messages=messages, temperature=0, max_tokens=10)
+    messages += [first.choices[0].message, {"role": "user", "content": "cd"}]
+    second = client.chat.completions.create(model=name, messages=messages, temperature=0, max_tokens=10)
+    plain = [messages[0], {"role": "assistant", "content": first.choices[0].message.content}, messages[2]]
+    assert second.choices[0].message.content == truth.generate(plain, SamplingParams(max_new_tokens=10))[0].text
+
+
 def test_stop_strings_end_the_text_across_rounds(server, truth):
     client, name = server.client(), server.service.model
     for prompt in PROMPTS:

@@ -165,3 +165,23 @@ def test_settings_that_have_no_meaning():
         ServeSettings(policy=Path("p.yaml"))
     with pytest.raises(InputError, match="--policy"):
         ServeSettings(drafters=parse_drafters(["suffix"]), state=Path("s.db"))
+
+
+def test_a_full_disk_stops_no_kill_switch_and_is_told(serve, policy, tmp_path, monkeypatch):
+    running = serve(("suffix",), policy=policy, state=tmp_path / "state.db")
+    ask(running)
+    store = running.service.chooser._store
+
+    def full(*_):
+        raise InputError("can't write the rollout store: database or disk is full")
+
+    monkeypatch.setattr(store, "save", full)
+    answer = running.http().post("/admin/rollout/stop", json={"bucket": "live"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "not_stored")
+    assert "this holds now, but is forgotten at the next start" in answer.json()["error"]["message"]
+    assert status(running)["buckets"]["live"]["stage"] == "off"
+    monkeypatch.setattr(store, "decisions", full)
+    assert running.http().get("/admin/rollout/log").status_code == 500
+    monkeypatch.undo()
+    answer = running.http().post("/admin/rollout/stop", json={"bucket": "no such bucket *\n"})
+    assert answer.status_code == 400  # what the request got wrong is still its own fault

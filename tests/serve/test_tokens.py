@@ -70,3 +70,18 @@ def test_special_tokens_have_a_name_and_add_nothing(texts_of):
     assert texts.text(end) == "<end>"
     assert texts.added(end) == b""
     assert texts.raw(9999) == b""
+
+
+def test_a_long_text_is_read_while_other_threads_run(truth, monkeypatch):
+    """`encode` of the library holds the interpreter's lock: a prompt of megabytes stopped every stream for seconds."""
+    backend, batches = truth.tokenizer._backend, []
+
+    class Unlocked:
+        def encode_batch(self, texts, add_special_tokens):
+            batches.append(len(texts))
+            return backend.encode_batch(texts, add_special_tokens=add_special_tokens)
+
+    text = "naïve café " * 3000
+    monkeypatch.setattr(truth.tokenizer, "_backend", Unlocked())
+    assert truth.tokenizer.encode(text) == list(backend.encode(text, add_special_tokens=True).ids)
+    assert batches == [1]

@@ -46,6 +46,7 @@ def add_parser(commands: Any) -> None:
     add("--gamma", type=int, metavar="N", help="draft length (adapted to what is accepted)")
     add("--cost-file", metavar="FILE", help="costs of this device, from `draftproof cost`, to choose draft lengths by")
     add("--policy", type=Path, metavar="FILE", help="the rollout's policy: who speculates")
+    add("--otlp-traces-endpoint", metavar="URL", help="send one OpenTelemetry span a request there (none)")
     add("--state", type=Path, metavar="FILE", help="where the rollout's stages and decisions are kept")
     add("--name", metavar="NAME", help="what clients call the model (its own name)")
     add("--host", default="127.0.0.1", metavar="H", help="address to listen on (127.0.0.1: this machine only)")

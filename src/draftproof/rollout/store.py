@@ -138,10 +138,13 @@ class RolloutStore:
     def _locked(self) -> FileLock:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(f"{self.path}.lock", thread_local=False)
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise InputError(f"another process uses the rollout store {self.path}") from None
+            name = f"{self.path}.lock"
+            lock = FileLock(name, thread_local=False)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                with open(name, "ab"):  # a lock file that can't even be made is held by nobody
+                    raise InputError(f"another process uses the rollout store {self.path}") from None
         except OSError as error:
             raise InputError(f"can't write the rollout store {self.path}: {error.strerror or error}") from error
         return lock

@@ -1,6 +1,7 @@
 """/admin: the rollout's stages and log, and the hand that moves them.
 
-Every change is stored before it is answered: what an operator was told holds after a crash, too.
+Every change is stored before it is answered: what an operator was told holds after a crash, too. A change that can't
+be stored is made all the same (a kill switch must work on a full disk), and the answer says that it was not stored.
 
 Does not know: how stages are decided, who may come in.
 """
@@ -8,13 +9,15 @@ Does not know: how stages are decided, who may come in.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import Field
 
+from draftproof.errors import DraftproofError
 from draftproof.rollout import Decision
 from draftproof.serve import wire
 from draftproof.serve.errors import ApiError
@@ -54,6 +57,15 @@ def _rollout(service: Service) -> RolloutChooser:
     return service.chooser
 
 
+@contextmanager
+def _stored(what: str) -> Iterator[None]:
+    """A store that fails is the server's trouble, not a fault of the request."""
+    try:
+        yield
+    except DraftproofError as error:
+        raise ApiError(500, f"{what}: {error}", code="not_stored") from error
+
+
 def _add_reading(router: APIRouter, service: Service) -> None:
     @router.get("/stats", summary="State and counts")
     async def stats() -> Response:
@@ -75,14 +87,17 @@ def _add_reading(router: APIRouter, service: Service) -> None:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         bucket: Annotated[str | None, Query(min_length=1, max_length=BUCKET_LENGTH)] = None,
     ) -> Response:
-        return wire.json_response({"decisions": await _rollout(service).decisions(limit, bucket)})
+        chooser = _rollout(service)
+        with _stored("the log can't be read"):
+            return wire.json_response({"decisions": await chooser.decisions(limit, bucket)})
 
 
 def _add_moving(router: APIRouter, service: Service) -> None:
     async def done(decisions: Sequence[Decision]) -> Response:
         saving = _rollout(service).note(decisions) if decisions else None
         if saving is not None:
-            await saving
+            with _stored("this holds now, but is forgotten at the next start"):
+                await saving
         return wire.json_response({"decisions": [decision.to_json() for decision in decisions]})
 
     @router.post("/rollout/promote", summary="One stage up")

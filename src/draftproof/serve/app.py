@@ -21,10 +21,11 @@ from draftproof.errors import DraftproofError
 from draftproof.serve import wire
 from draftproof.serve.admin import admin_router
 from draftproof.serve.asking import Wanted, num_texts, wanted_chat, wanted_completion
-from draftproof.serve.errors import ApiError, of_library, of_validation
+from draftproof.serve.errors import ApiError, of_library
 from draftproof.serve.gate import Gate
+from draftproof.serve.invalid import not_json, of_validation
 from draftproof.serve.schema import ChatAsked, CompletionAsked, Strict
-from draftproof.serve.service import Service
+from draftproof.serve.service import Asker, Service
 from draftproof.serve.ui import add_page
 
 BucketHeader = Annotated[str | None, Header(alias="X-Draftproof-Bucket", description="As the field `bucket`.")]
@@ -71,6 +72,13 @@ _ANSWERS = {
 }
 
 
+# FastAPI's own spans, metrics and logs: its lines would hold what clients sent; a request's span is `tracing`'s.
+# Versions before it had any keep what they do not know in `FastAPI.extra`.
+_NO_TELEMETRY: Any = {"auto_configure": False, "tracing": False, "metrics": False, "logs": False}
+
+_READING = 30.0  # seconds beside a request's own that a client has to read a stream to its end
+
+
 def make_app(service: Service) -> FastAPI:
     """The whole application."""
 
@@ -89,6 +97,7 @@ def make_app(service: Service) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=_NO_TELEMETRY,
     )
     _handle_errors(app, service)
     _add_texts(app, service)
@@ -127,10 +136,12 @@ def _handle_errors(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return answer(of_validation(error.errors()))
+        return answer(of_validation(error.errors(), error.body))
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
+        if error.status_code == 400:  # FastAPI's own: it could not parse the body
+            return answer(not_json())
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
         found = ApiError(error.status_code, str(error.detail), code=code)
         found.headers.update(error.headers or {})
@@ -147,7 +158,7 @@ def _add_texts(app: FastAPI, service: Service) -> None:
         count = _checked(service, body)
         header = request.headers.get("X-Draftproof-Bucket")
         key = body.user or request.headers.get("X-Draftproof-Key") or uuid.uuid4().hex
-        running = await service.begin(count, want, body.bucket or header or "default", key)
+        running = await service.begin(count, want, Asker(body.bucket or header or "default", key, _trace(request)))
         headers = {"X-Request-Id": running.reply.id}
         try:
             if not body.stream:
@@ -163,7 +174,8 @@ def _add_texts(app: FastAPI, service: Service) -> None:
         except BaseException:
             running.close()
             raise
-        return wire.EventStream(running.events(first, updates), running.close, headers)
+        seconds = service.settings.request_timeout + _READING
+        return wire.EventStream(running.events(first, updates), running.close, headers, seconds)
 
     @app.post("/v1/chat/completions", responses=_ANSWERS, summary="An answer to a conversation")
     async def chat(request: Request, body: ChatAsked, bucket: BucketHeader = None, key: KeyHeader = None) -> Response:
@@ -176,6 +188,12 @@ def _add_texts(app: FastAPI, service: Service) -> None:
         return await create(
             request, body, lambda: wanted_completion(body, service.served.tokenizer, service.vocab_size)
         )
+
+
+def _trace(request: Request) -> dict[str, str]:
+    """The W3C headers of the caller's span."""
+    names = ("traceparent", "tracestate")
+    return {name: ",".join(request.headers.getlist(name)) for name in names if name in request.headers}
 
 
 def _checked(service: Service, body: ChatAsked | CompletionAsked) -> int:

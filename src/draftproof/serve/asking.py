@@ -15,7 +15,7 @@ from typing import Any
 
 from draftproof.engine import prompts as prompting
 from draftproof.noise import fresh_seed
-from draftproof.serve.errors import ApiError
+from draftproof.serve.errors import ApiError, naming
 from draftproof.serve.schema import Asked, ChatAsked, CompletionAsked, Message, SpeculationAsked
 from draftproof.text.tokenizer import Tokenizer
 from draftproof.types import Ids, SamplingParams
@@ -64,8 +64,10 @@ def wanted_chat(body: ChatAsked, tokenizer: Tokenizer, vocab_size: int) -> Wante
         raise ApiError(400, "top_logprobs needs logprobs: true", code="invalid_value", param="top_logprobs")
     most = body.max_tokens if body.max_tokens is not None else body.max_completion_tokens
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    _check_ids(body, vocab_size)
     params = prompting.resolve(_sampling(body, most, logprobs), tokenizer, vocab_size)
-    prompt = prompting.encode([_message(message) for message in body.messages], tokenizer, vocab_size, None)
+    with naming("messages"):
+        prompt = prompting.encode([_message(message) for message in body.messages], tokenizer, vocab_size, None)
     return Wanted((prompt,), params, body.n or 1, True, (), body.speculation or _NO_WISH, *_stream(body))
 
 
@@ -74,13 +76,24 @@ def wanted_completion(body: CompletionAsked, tokenizer: Tokenizer, vocab_size: i
     if body.echo and body.logprobs is not None:
         raise ApiError(400, "echo has no logprobs of the prompt: drop one of both", code="invalid_value", param="echo")
     most = _COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
+    _check_ids(body, vocab_size)
     params = prompting.resolve(_sampling(body, most, body.logprobs), tokenizer, vocab_size)
     given = _prompts(body.prompt)
-    prompts = tuple(prompting.encode(prompt, tokenizer, vocab_size, False) for prompt in given)
+    with naming("prompt"):
+        prompts = tuple(prompting.encode(prompt, tokenizer, vocab_size, False) for prompt in given)
     echoes = tuple(
         prompt if isinstance(prompt, str) else tokenizer.decode(prompt) for prompt in (given if body.echo else ())
     )
     return Wanted(prompts, params, body.n or 1, False, echoes, body.speculation or _NO_WISH, *_stream(body))
+
+
+def _check_ids(body: Asked, vocab_size: int) -> None:
+    """Raises ApiError for an id without a token, naming the field it is in."""
+    for name, ids in (("logit_bias", map(int, body.logit_bias or ())), ("stop_token_ids", body.stop_token_ids or ())):
+        outside = next((token for token in ids if token >= vocab_size), None)
+        if outside is not None:
+            message = f"token id {outside} in {name} is outside the vocabulary of {vocab_size}"
+            raise ApiError(400, message, code="invalid_value", param=name)
 
 
 def _stream(body: Asked) -> tuple[bool, bool]:

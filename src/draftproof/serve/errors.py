@@ -7,7 +7,8 @@ Does not know: routes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from draftproof.errors import DraftproofError, InputError, PromptTooLong
@@ -19,7 +20,6 @@ _TYPES = {
     503: "service_unavailable",
     504: "timeout",
 }
-_CODES = {"extra_forbidden": "unsupported_field", "missing": "missing_field", "json_invalid": "invalid_json"}
 
 
 class ApiError(Exception):
@@ -45,6 +45,15 @@ def busy(message: str) -> ApiError:
     return ApiError(503, message, code="overloaded", retry_after=1)
 
 
+@contextmanager
+def naming(param: str) -> Iterator[None]:
+    """What the library refuses inside is refused with this field's name."""
+    try:
+        yield
+    except InputError as error:
+        raise of_library(error, param) from None
+
+
 def of_library(error: DraftproofError, param: str | None = None) -> ApiError:
     """What the library refused, or could not keep."""
     if isinstance(error, PromptTooLong):
@@ -52,30 +61,3 @@ def of_library(error: DraftproofError, param: str | None = None) -> ApiError:
     if isinstance(error, InputError):
         return ApiError(400, str(error), code="invalid_value", param=param)
     return ApiError(500, str(error), code="engine_error")
-
-
-def of_validation(errors: Sequence[Mapping[str, Any]]) -> ApiError:
-    """What pydantic found, the first of it; it never repeats what was sent."""
-    first = errors[0]
-    path = [str(part) for part in first["loc"] if part != "body"]
-    kind = str(first["type"])
-    code = _CODES.get(kind, "invalid_value")
-    if kind == "json_invalid":
-        return ApiError(400, "the body is not JSON", code=code)
-    param = ".".join(path) or None
-    if param is None and kind != "missing":
-        return ApiError(
-            400, "the body must be a JSON object, sent with Content-Type: application/json", code="invalid_json"
-        )
-    if kind == "extra_forbidden":
-        return ApiError(400, f"unsupported field {_short(param)}: this server does not know it", code=code, param=param)
-    where = f"{_short(param)}: " if param else "the body: "
-    return ApiError(400, f"{where}{_sentence(str(first['msg']))}", code=code, param=param)
-
-
-def _short(text: str | None) -> str:
-    return repr((text or "")[:128])
-
-
-def _sentence(text: str) -> str:
-    return text[:1].lower() + text[1:300]

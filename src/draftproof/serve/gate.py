@@ -54,6 +54,7 @@ class Gate:
 
         try:
             self._check_key(scope)
+            _check_encoding(scope)
             body = await self._body(receive)
         except ApiError as error:
             await wire.json_response(error.body(), error.status, error.headers)(scope, receive, counted)
@@ -95,6 +96,14 @@ class Gate:
         if size > self._limit:
             raise ApiError(413, f"the body is larger than {self._limit} bytes", code="body_too_large")
         return b"".join(chunks)
+
+
+def _check_encoding(scope: Scope) -> None:
+    """Raises ApiError for a compressed body."""
+    given = next((value for name, value in scope["headers"] if name == b"content-encoding"), b"identity")
+    if given.strip().lower() not in (b"", b"identity"):
+        message = "a body with a Content-Encoding can't be read: send it as it is"
+        raise ApiError(400, message, code="unsupported_encoding")
 
 
 def _digests(keys: Sequence[str]) -> list[bytes]:

@@ -19,6 +19,7 @@ import queue
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,6 +73,7 @@ class EngineHost:
         self._served, self._tally, self._journal = served, tally, journal
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._lives: dict[int, _Live] = {}  # by request id, in order of arrival
+        self._unstarted: deque[_Live] = deque()  # no step has had them yet; the scheduler lets them in in this order
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
@@ -150,7 +152,8 @@ class EngineHost:
             self._journal.error("submit failed", error)
             return [self._ended(_Live(job, -1), f"the request can't run: {error}")]
         self._served.routes.assign(seq, job.route)
-        self._lives[job.request.id] = _Live(job, seq)
+        live = self._lives[job.request.id] = _Live(job, seq)
+        self._unstarted.append(live)
         return []
 
     def _cancel(self, number: int) -> None:
@@ -161,16 +164,31 @@ class EngineHost:
 
     def _step(self) -> list[Update]:
         engine = self._served.engine
-        before = engine.meter.steps
+        before, begin = engine.meter.steps, time.perf_counter()
         try:
             events = engine.step()
         except Exception as error:  # of a device, a kernel, a bug: the server outlives it where it can
             return self._failed(error)
         if engine.meter.steps > before:  # it may have had nothing but the events of cancelled texts
             self._failures = 0
+        self._note_started(begin)
         now = time.perf_counter()
         lives = [(self._lives.get(event.request_id), event) for event in events]
         return [self._told(live, event, now) for live, event in lives if live is not None]
+
+    def _note_started(self, begin: float) -> None:
+        """The step that began then was the first of some texts."""
+        waiting = self._unstarted
+        while waiting and (waiting[0].job.request.id not in self._lives or self._has_run(waiting[0].seq)):
+            live = waiting.popleft()
+            if live.job.request.id in self._lives:  # else cancelled in the line
+                live.job.started = begin
+
+    def _has_run(self, seq: int) -> bool:
+        try:
+            return self._served.scheduler.sequence(seq).running
+        except KeyError:  # it has ended
+            return True
 
     def _told(self, live: _Live, event: Event, now: float) -> Update:
         try:

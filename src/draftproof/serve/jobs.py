@@ -40,3 +40,4 @@ class Job:
     mode: str
     sink: Callable[[Update], None]
     arrival: float = field(default_factory=time.perf_counter)
+    started: float | None = None  # when the first step with it began; set by the engine thread

@@ -29,6 +29,9 @@ class Live:
         self.outputs: dict[int, Output] = {}  # by index, as texts end
         self.shadow: dict[int, ShadowCounts] = {}
         self.drafter_failed = False
+        self.num_tokens = 0  # that have come, also of texts that did not end
+        self.first: float | None = None  # when the first of them came
+        self._jobs: Sequence[Job] = ()
         self._host, self._line = host, line
         self._deadline = asyncio.get_running_loop().time() + timeout
         self._timeout = timeout
@@ -37,6 +40,7 @@ class Live:
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Hands the texts to the engine; they have entered the line before. Their sink is `sink`."""
+        self._jobs = jobs
         self._open = {job.index: job.request.id for job in jobs}
         self._host.submit(jobs)
 
@@ -46,6 +50,9 @@ class Live:
         if index not in self._open:
             return
         self.drafter_failed = self.drafter_failed or update.drafter_failed
+        self.num_tokens += len(update.chunk.token_ids)
+        if self.first is None and update.chunk.token_ids:
+            self.first = time.perf_counter()
         if update.shadow is not None:
             self.shadow[index] = update.shadow
         if update.chunk.output is not None:
@@ -68,6 +75,11 @@ class Live:
             if error is not None:
                 raise ApiError(500, error, code="engine_error")
             yield update
+
+    @property
+    def started(self) -> float | None:
+        """When the first step with one of its texts began; None before."""
+        return min((job.started for job in self._jobs if job.started is not None), default=None)
 
     @property
     def done(self) -> bool:

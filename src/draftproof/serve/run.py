@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -23,6 +24,9 @@ from draftproof.serve.service import Service
 from draftproof.serve.settings import ServeSettings
 from draftproof.serve.tally import Tally
 from draftproof.serve.treatment import make_chooser
+
+if TYPE_CHECKING:
+    from draftproof.serve.tracing import Tracing
 
 
 class GracefulServer(uvicorn.Server):  # type: ignore[misc]
@@ -91,8 +95,10 @@ def run_server(settings: ServeSettings, progress: Callable[[str], None], ready: 
     """Loads, serves, returns after the shutdown. ready: told the address. Raises InputError."""
     journal, tally = Journal(requests=settings.log_requests), Tally()
     with bind(settings.host, settings.port) as listening:  # a port in use is said before a model is loaded
+        tracing = _tracing(settings, journal)
         chooser = make_chooser(settings, tally, journal)
         service = Service(settings, build_served(settings, progress), chooser, tally, journal)
+        service.tracing = tracing
         if settings.is_public and not settings.api_keys:
             print(
                 f"draftproof: warning: {settings.host} can be reached by other machines and asks for no key: "
@@ -103,3 +109,16 @@ def run_server(settings: ServeSettings, progress: Callable[[str], None], ready: 
         host, port = listening.getsockname()[:2]
         address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         make_server(service, lambda: ready(address)).run([listening])
+
+
+def _tracing(settings: ServeSettings, journal: Journal) -> Tracing | None:
+    """Where spans are asked for. Raises InputError where what they need is not installed."""
+    if settings.otlp_traces_endpoint is None:
+        return None
+    try:
+        from draftproof.serve.tracing import make_tracing  # an optional dependency
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "draftproof":
+            raise
+        raise InputError(f"--otlp-traces-endpoint needs {error.name}: pip install 'draftproof[otel]'") from None
+    return make_tracing(settings.otlp_traces_endpoint, journal)

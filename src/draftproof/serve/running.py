@@ -29,6 +29,8 @@ class Settled:
     seconds: float
     became: Became | None
     note: dict[str, Any]  # for the log
+    queue_s: float | None  # from its arrival to the first step with one of its texts
+    ttft_s: float | None  # from its arrival to its first token
 
 
 class Running:
@@ -103,10 +105,14 @@ class Running:
         if status != 499 and not cut:
             error = status != 200 or self.live.drafter_failed
             became = report.became(self._terms.applied, outputs, self.live.shadow, error=error)
-        settled(Settled(status, time.perf_counter() - self.live.arrival, became, self._note(outputs)))
+        begin, started, first = self.live.arrival, self.live.started, self.live.first
+        queue_s = None if started is None else started - begin
+        ttft_s = None if first is None else first - begin
+        note = self._note(outputs, queue_s, ttft_s)
+        settled(Settled(status, time.perf_counter() - begin, became, note, queue_s, ttft_s))
 
-    def _note(self, outputs: list[Output]) -> dict[str, Any]:
-        applied, firsts = self._terms.applied, [o.timing.ttft_s for o in outputs if o.timing.ttft_s is not None]
+    def _note(self, outputs: list[Output], queue_s: float | None, ttft_s: float | None) -> dict[str, Any]:
+        applied = self._terms.applied
         return {
             "id": self.reply.id,
             "bucket": applied.bucket,
@@ -114,8 +120,10 @@ class Running:
             "stage": applied.stage,
             "drafter": applied.route.label,
             "prompt_tokens": sum(len(ids) for ids in self.reply.wanted.prompts),
-            "completion_tokens": sum(len(output.token_ids) for output in outputs),
-            "ttft_ms": round(1000 * min(firsts), 2) if firsts else None,
+            "completion_tokens": self.live.num_tokens,
+            "queue_ms": None if queue_s is None else round(1000 * queue_s, 2),
+            "ttft_ms": None if ttft_s is None else round(1000 * ttft_s, 2),
+            "drafted": sum(output.speculation.drafted for output in outputs),
             "accepted": sum(output.speculation.accepted for output in outputs),
             "tested": sum(output.speculation.tested for output in outputs),
             "finish": sorted({finish_reason(output) for output in outputs}),

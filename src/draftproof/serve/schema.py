@@ -76,6 +76,12 @@ class Message(Strict):
     role: Literal["system", "user", "assistant"]
     content: str | list[TextPart]
     name: Annotated[str, Field(max_length=256)] | None = None
+    # what the official client sends along when an answer of before is a message of now: nothing, by name
+    refusal: None = None
+    annotations: None = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: None = None
 
 
 class Asked(Strict):
@@ -100,7 +106,7 @@ class Asked(Strict):
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False)] | None = None
     logit_bias: (
-        dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Annotated[Number, Field(ge=-100, le=100)]] | None
+        dict[Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,8})$")], Annotated[Number, Field(ge=-100, le=100)]] | None
     ) = None
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = Field(
         default=None, description="A fresh one by default; it is returned."

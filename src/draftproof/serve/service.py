@@ -11,16 +11,19 @@ import asyncio
 import hashlib
 import itertools
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from draftproof import __version__
 from draftproof.engine import prompts as prompting
 from draftproof.engine.collect import Collector
+from draftproof.errors import DraftproofError, InvalidParams, UnknownDrafter
+from draftproof.rollout.policy import check_name
+from draftproof.serve import spans
 from draftproof.serve.asking import Wanted
 from draftproof.serve.build import Served
-from draftproof.serve.errors import ApiError, busy
+from draftproof.serve.errors import ApiError, busy, naming, of_library
 from draftproof.serve.history import EVERY, History
 from draftproof.serve.host import EngineHost
 from draftproof.serve.jobs import Job
@@ -37,12 +40,26 @@ from draftproof.serve.tokens import TokenTexts
 from draftproof.serve.treatment import Applied, Chooser, RolloutChooser
 from draftproof.types import Ids, Request, SamplingParams
 
+if TYPE_CHECKING:
+    from draftproof.serve.tracing import Tracing
+
 _SHUTTING_DOWN = "the server is shutting down"
 _LAST_STEP = 30.0  # seconds that a step in flight is waited for
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who sends a request. key: a rollout's sticky one. trace: the headers of the caller's span."""
+
+    bucket: str
+    key: str
+    trace: Mapping[str, str] = field(default_factory=dict)
+
+
 class Service:
     """One model behind a line."""
+
+    tracing: Tracing | None = None  # set before the start, where spans are asked for
 
     def __init__(
         self, settings: ServeSettings, served: Served, chooser: Chooser, tally: Tally, journal: Journal
@@ -77,6 +94,8 @@ class Service:
             self._noting.cancel()
         await asyncio.to_thread(self.host.stop)
         await self.chooser.stop()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
 
     async def _note(self) -> None:
         while True:
@@ -122,27 +141,49 @@ class Service:
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
-    async def begin(self, count: int, want: Callable[[], Wanted], bucket: str, key: str) -> Running:
+    async def begin(self, count: int, want: Callable[[], Wanted], asker: Asker) -> Running:
         """Lets a request of `count` texts in and hands them to the engine.
 
         want: makes the request; it tokenises, so it runs in another thread. Raises ApiError or InputError.
         """
+        arrival = time.perf_counter()
+        try:
+            return await self._begin(count, want, asker)
+        except (ApiError, DraftproofError) as error:
+            if self.tracing is not None:
+                refusal = error if isinstance(error, ApiError) else of_library(error)
+                self.tracing.request(asker.trace, time.perf_counter() - arrival, spans.of_refusal(refusal))
+            raise
+
+    async def _begin(self, count: int, want: Callable[[], Wanted], asker: Asker) -> Running:
         if (trouble := self.trouble) is not None:
             raise ApiError(503, trouble, code="engine_broken")
         self.line.enter(count)
         live = Live(self.host, self.line, self.settings.request_timeout)
         try:
             wanted = await asyncio.to_thread(want)
-            requests = [self._request(*text) for text in wanted.texts()]
-            applied = self.chooser.choose(wanted.wish, bucket, key)
+            with naming("messages" if wanted.is_chat else "prompt"):
+                requests = [self._request(*text) for text in wanted.texts()]
+            applied = self._applied(wanted, asker)
             if self.line.closed is not None:
                 raise busy(self.line.closed)
         except BaseException:
             self.line.leave(count)
             raise
-        running = Running(live, self._reply(wanted), self._terms(wanted, applied), count, self._settled(applied))
+        settled = self._settled(applied, wanted, asker.trace)
+        running = Running(live, self._reply(wanted), self._terms(wanted, applied), count, settled)
         live.submit([self._job(index, request, applied, live) for index, request in enumerate(requests)])
         return running
+
+    def _applied(self, wanted: Wanted, asker: Asker) -> Applied:
+        try:
+            with naming("bucket"):
+                check_name(asker.bucket)
+            return self.chooser.choose(wanted.wish, asker.bucket, asker.key)
+        except UnknownDrafter as error:
+            raise of_library(error, "speculation.drafter") from None
+        except InvalidParams as error:
+            raise of_library(error, "speculation.enabled") from None
 
     def _reply(self, wanted: Wanted) -> Reply:
         return Reply(wanted, self._tokens, self.model, self._fingerprint)
@@ -171,13 +212,15 @@ class Service:
         longest = longest if cap is None else min(longest, cap)
         return Terms(applied, wanted.params.resolved_rule, self.served.engine.target.numerics, wanted.seed, longest)
 
-    def _settled(self, applied: Applied) -> Callable[[Settled], None]:
+    def _settled(self, applied: Applied, wanted: Wanted, trace: Mapping[str, str]) -> Callable[[Settled], None]:
         def settled(end: Settled) -> None:
             if end.became is not None:
                 self.chooser.became(applied, end.became)
             if end.status == 200:
                 self.tally.ended(end.seconds, end.note["prompt_tokens"])
             self.journal.request(status=end.status, seconds=round(end.seconds, 4), **end.note)
+            if self.tracing is not None:
+                self.tracing.request(trace, end.seconds, spans.of_request(wanted, self.model, end))
 
         return settled
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
 from draftproof.errors import InvalidParams, UnknownDrafter
@@ -27,6 +28,7 @@ class ServeSettings:
     api_keys: any of them opens everything; empty asks for none. admin_keys: where given, /admin asks for one of these.
     max_waiting: most texts in line behind the running ones. max_body: bytes. max_choices: most texts of one request.
     request_timeout, grace: seconds for a whole request, and for running ones once the server shuts down.
+    otlp_traces_endpoint: URL of a collector that gets one span a request, by OTLP over HTTP; None makes none.
     policy: file of a rollout; state: the file that its stages and decisions are kept in.
     """
 
@@ -44,6 +46,7 @@ class ServeSettings:
     grace: float = 30.0
     policy: Path | None = None
     state: Path | None = None
+    otlp_traces_endpoint: str | None = None
     log_requests: bool = True
 
     def __post_init__(self) -> None:
@@ -55,6 +58,7 @@ class ServeSettings:
             ("request_timeout", 0 < self.request_timeout < float("inf"), "a number of seconds above 0"),
             ("grace", 0 <= self.grace < float("inf"), "a number of seconds >= 0"),
             ("api_keys", all(map(_is_key, self.api_keys)), "at least 8 printable ASCII characters each"),
+            ("otlp_traces_endpoint", _is_url(self.otlp_traces_endpoint), "a URL like http://localhost:4318/v1/traces"),
             ("admin_keys", all(map(_is_key, self.admin_keys)), "at least 8 printable ASCII characters each"),
         ]
         for name, holds, must in checks:
@@ -82,6 +86,16 @@ class ServeSettings:
             EngineOptions(drafter=spec.kind, draft_model=spec.model, exit_layer=spec.exit_layer, **self.engine)
             for spec in self.drafters
         ]
+
+
+def _is_url(url: str | None) -> bool:
+    if url is None:
+        return True
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _is_key(key: str) -> bool:

@@ -65,20 +65,24 @@ async def _first(work: asyncio.Future[Any], receive: Receive) -> Any:
 
 
 class EventStream(Response):
-    """Sends events as they come; closes their source when the client leaves, at once."""
+    """Sends events as they come; closes their source when the client leaves, at once, or does not read for too long."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes], close: Callable[[], None], headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, events: AsyncIterator[bytes], close: Callable[[], None], headers: Mapping[str, str], seconds: float
+    ) -> None:
+        """seconds: for the whole of it."""
         super().__init__(None, 200, {**headers, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._events, self._close = events, close
+        self._events, self._close, self._seconds = events, close, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         try:
-            with suppress(Gone, OSError):
-                await _first(asyncio.ensure_future(self._send(send)), receive)
+            with suppress(Gone, OSError):  # TimeoutError is one
+                async with asyncio.timeout(self._seconds):
+                    await _first(asyncio.ensure_future(self._send(send)), receive)
         finally:
             self._close()
 

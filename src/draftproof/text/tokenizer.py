@@ -25,6 +25,7 @@ from draftproof.text.chat import render_chat
 from draftproof.text.files import TokenizerFiles, read_tokenizer_files
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_LONG = 1 << 14  # characters; from here on by the call that holds no interpreter lock: a server's other threads go on
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -92,7 +93,9 @@ class Tokenizer:
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Ids of a text; `special` adds what the tokenizer puts around a text (a BOS token, say)."""
         try:
-            return list(self._backend.encode(text, add_special_tokens=special).ids)
+            if len(text) < _LONG:
+                return list(self._backend.encode(text, add_special_tokens=special).ids)
+            return list(self._backend.encode_batch([text], add_special_tokens=special)[0].ids)
         except (UnicodeEncodeError, TypeError) as error:
             raise InvalidPrompt(f"the text can't be tokenised ({error}): it must be valid Unicode text") from error
 
