@@ -15,6 +15,7 @@ import pytest
 from draftproof.drafters.cascade import Cascade
 from draftproof.drafters.eagle import EagleDrafter
 from draftproof.drafters.fixed_tree import FixedTreeDrafter
+from draftproof.drafters.medusa import MedusaDrafter
 from draftproof.drafters.model import EarlyExitDrafter, ModelDrafter
 from draftproof.drafters.ngram import NgramDrafter
 from draftproof.drafters.none import NoneDrafter
@@ -22,9 +23,11 @@ from draftproof.drafters.routed import Routed
 from draftproof.drafters.scripted import LawDrafter, ScriptedDrafter
 from draftproof.drafters.shadow import Shadow
 from draftproof.drafters.suffix import SuffixDrafter
+from draftproof.drafters.tree_shape import DynamicShape, Prices, StaticShape
 from draftproof.kv.ledger import PageLedger
 from draftproof.models.toy import HashTarget, ToyOptions
 from draftproof.models.toy_head import HashHead
+from draftproof.models.toy_medusa import HashHeads
 from draftproof.noise import PhiloxNoise
 from draftproof.types import Commit, SamplingParams, StepItem
 
@@ -86,6 +89,10 @@ def head(**options):
     return EagleDrafter(target, ledger, V, mapping=[0, 1, 3, 5, 7, 8], **options)
 
 
+def medusa(**options):
+    return MedusaDrafter(HashHeads(6), V, mapping=[0, 1, 3, 5, 7, 8], **options)
+
+
 LAWS = np.array([[0.5, 0.3, 0.2, 0, 0, 0, 0, 0, 0], np.full(V, 1 / V)])
 TREE = {"parents": [0, 0, 1, 1, 2, 2, 3], "law_row": [0, 0, 1, 1, 1, 1, 0]}
 MAKERS: dict[str, Callable[[], object]] = {
@@ -101,7 +108,14 @@ MAKERS: dict[str, Callable[[], object]] = {
     "fixed_tree": lambda: FixedTreeDrafter(*second_model()),
     "fixed_tree-chunked": lambda: FixedTreeDrafter(*second_model(), widths=(2, 2, 2), chunk=3),
     "eagle": lambda: Fed(head(min_path=0.0)),
+    "eagle-tree": lambda: Fed(head(tree=DynamicShape(widths=(3, 2, 2, 2, 1, 1)))),
+    "eagle-tree-auto": lambda: Fed(head(tree=DynamicShape(Prices(0.05, 0.02, 0.1)), chunk=3)),
+    "eagle-tree-static": lambda: Fed(head(tree=StaticShape.of_widths((2, 2, 1)))),
     "eagle-cautious": lambda: Fed(head(min_path=0.4, chunk=3)),
+    "medusa": lambda: Fed(medusa(min_path=0.0)),
+    "medusa-cautious": lambda: Fed(medusa(min_path=0.4)),
+    "medusa-tree": lambda: Fed(medusa(tree=DynamicShape(widths=(3, 2, 2, 2, 1, 1)))),
+    "medusa-tree-static": lambda: Fed(medusa(tree=StaticShape.of_widths((2, 2, 1)))),
     "cascade": lambda: Fed(Cascade([SuffixDrafter(), head()])),
     "scripted": lambda: ScriptedDrafter(branches),
     "laws-iid": lambda: LawDrafter(LAWS, "iid", **TREE),

@@ -9,14 +9,15 @@ from draftproof.errors import PairingError, UnknownDrafter
 from draftproof.kv.ledger import PageLedger
 from draftproof.models.toy import CycleTarget
 from draftproof.models.toy_head import HashHead
+from draftproof.models.toy_medusa import HashHeads
 
-NAMES = ["none", "ngram", "suffix", "model", "early_exit", "fixed_tree", "eagle", "cascade", "scripted"]
+NAMES = ["none", "ngram", "suffix", "model", "early_exit", "fixed_tree", "eagle", "medusa", "cascade", "scripted"]
 
 
 def test_the_names_and_who_needs_a_model():
     assert list(DRAFTERS) == NAMES
     assert [name for name in NAMES if DRAFTERS[name].needs_model] == ["model", "early_exit", "fixed_tree"]
-    assert [name for name in NAMES if DRAFTERS[name].needs_head] == ["eagle", "cascade"]
+    assert [name for name in NAMES if DRAFTERS[name].needs_head] == ["eagle", "medusa", "cascade"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -26,14 +27,16 @@ def test_each_is_made_under_its_own_name(name):
         arguments = {"target": CycleTarget(), "ledger": PageLedger(8, 4), "vocab_size": 8}
     if DRAFTERS[name].needs_head:
         arguments = {"target": HashHead(3), "ledger": PageLedger(8, 4), "vocab_size": 8, "mapping": [1, 4, 7]}
+    if name == "medusa":
+        arguments = {"target": HashHeads(3), "vocab_size": 8, "mapping": [1, 4, 7]}
     assert make(name, **arguments).name == name
     assert check_name(name).summary
 
 
 def test_an_unknown_name_lists_the_known_ones():
     for call in (check_name, make):
-        with pytest.raises(UnknownDrafter, match=r"'medusa'.*none, ngram, suffix, model"):
-            call("medusa")
+        with pytest.raises(UnknownDrafter, match=r"'hydra'.*none, ngram, suffix, model"):
+            call("hydra")
 
 
 def test_an_unknown_option_lists_the_known_ones():

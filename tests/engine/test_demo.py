@@ -31,6 +31,7 @@ DRAFTERS = {
     "model": {"draft_model": "demo"},
     "fixed_tree": {"exit_layer": 4, "gamma": 5},
     "eagle": {"gamma": 3},
+    "eagle with trees": {"gamma": 5, "tree": "dynamic"},
 }
 
 
@@ -53,9 +54,8 @@ def plain(cache_dir: Path):
 
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_each_drafter_gives_plain_decodings_tokens_and_bits(drafter: str, plain, cache_dir: Path) -> None:
-    with LLM(
-        "demo", drafter=drafter, cache_dir=cache_dir, kv_memory=1 << 28, chunk_rows=19, **DRAFTERS[drafter]
-    ) as llm:
+    name = drafter.partition(" ")[0]
+    with LLM("demo", drafter=name, cache_dir=cache_dir, kv_memory=1 << 28, chunk_rows=19, **DRAFTERS[drafter]) as llm:
         assert llm.info["numerics"] == "invariant"
         assert llm.info["weights"] == "int8"
         for params, want in zip((GREEDY, SAMPLED), plain, strict=True):

@@ -50,10 +50,52 @@ def test_texts_and_bits_are_plain_decodings(llm_of, head_folder, drafter, params
     assert sum(output.speculation.drafted for output in alone) > 20
 
 
+@pytest.mark.parametrize("tree", ["dynamic", "auto", "2,2,1", "1 2 3 1.1 2.1"])
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.9, "rule": "coupled"}])
+def test_texts_and_bits_of_trees_are_plain_decodings(llm_of, head_folder, tree, params):
+    plain = llm_of()
+    drafted = llm_of(drafter="eagle", draft_model=str(head_folder), gamma=5, tree=tree, chunk_rows=7)
+    settings = SamplingParams(max_new_tokens=24, seed=5, logprobs=0, ignore_eos=True, **params)
+    truth = [plain.generate(prompt, settings)[0] for prompt in PROMPTS]
+    found = drafted.generate(PROMPTS, settings)
+    for one, other in zip(found, truth, strict=True):
+        assert one.token_ids == other.token_ids
+        assert [entry.logprob for entry in one.logprobs] == [entry.logprob for entry in other.logprobs]
+    assert sum(output.speculation.drafted for output in found) > 20
+
+
+@pytest.mark.parametrize("tree", ["dynamic", "2,2,1"])
+def test_the_states_a_tree_leaves_behind_are_plain_decodings(llm_of, head_folder, tree):
+    """What the head reads after a tree round: the kept rows' states, bit for bit, at their places."""
+    settings = SamplingParams(max_new_tokens=24, seed=5, ignore_eos=True, temperature=0.9)
+    states = []
+    for each in (None, tree):
+        llm = llm_of(drafter="eagle", draft_model=str(head_folder), gamma=0 if each is None else 5, tree=each)
+        engine, seen = llm._built.engine, {}
+        observe = engine.drafter.observe
+
+        def watch(commits, observe=observe, seen=seen):
+            for commit in commits:
+                seen.update({commit.start + row: state for row, state in enumerate(commit.features)})
+            observe(commits)
+
+        engine.drafter.observe = watch
+        llm.generate(PROMPTS[2], settings)
+        engine.drafter.observe = observe
+        states.append(seen)
+    places = states[0].keys() & states[1].keys()
+    assert len(places) >= len(states[0]) - 1  # the last token's row may be there, or not
+    assert all((states[0][place] == states[1][place]).all() for place in places)
+
+
 @pytest.mark.parametrize("rule", ["reject", "block"])
 def test_a_ratio_rule_keeps_its_text_whatever_is_beside_it(llm_of, head_folder, rule):
-    llm = llm_of(drafter="eagle", draft_model=str(head_folder), gamma=2)
     settings = SamplingParams(max_new_tokens=20, seed=3, temperature=1.0, rule=rule, ignore_eos=True)
+    for tree in (None, "dynamic"):
+        keeps_its_text(llm_of(drafter="eagle", draft_model=str(head_folder), gamma=4, tree=tree), settings)
+
+
+def keeps_its_text(llm, settings):
     alone = [llm.generate(prompt, settings)[0].token_ids for prompt in PROMPTS]
     assert [output.token_ids for output in llm.generate(PROMPTS, settings)] == alone
 
@@ -76,6 +118,12 @@ def test_what_does_not_fit_is_refused_before_it_runs(llm_of, head_folder, tmp_pa
         llm_of(drafter="eagle", draft_model=str(head_folder), backend="torch", weights="float32")
     with pytest.raises(InvalidParams, match="takes no exit layer"):
         EngineOptions(drafter="eagle", exit_layer=2)
+    for tree in ("wide", "3,0", "", "1 1.1.1", "2 1", "1.x"):
+        with pytest.raises(UnknownDrafter, match="tree"):
+            EngineOptions(drafter="eagle", tree=tree)
+    for drafter in ("cascade", "suffix", "none"):
+        with pytest.raises(InvalidParams, match="takes no tree"):
+            EngineOptions(drafter=drafter, tree="auto")
     shutil.copytree(head_folder, tmp_path / "h")
     config = json.loads((tmp_path / "h" / "config.json").read_text())
     (tmp_path / "h" / "config.json").write_text(json.dumps(config | {"target_layers": 5}))
@@ -102,7 +150,8 @@ def test_a_run_writes_a_head_that_drafts(trained, llm_of):
     assert report["texts"] > 50
     assert set(report["held_out"]) == {"chat", "text"}
     llm = llm_of(drafter="eagle", draft_model=str(settings.out), gamma=2)
-    assert llm.generate("abc", SamplingParams(max_new_tokens=8, ignore_eos=True))[0].speculation.drafted > 0
+    found = llm.generate(PROMPTS, SamplingParams(max_new_tokens=24, ignore_eos=True))
+    assert sum(output.speculation.drafted for output in found) > 0
     card = json.loads((settings.out / "config.json").read_text())["card"]
     assert card["held_out"] == report["held_out"]
 

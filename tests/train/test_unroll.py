@@ -83,7 +83,7 @@ def test_each_step_is_what_the_head_says_when_it_drafts(target):
     total, match, reached = 0.0, np.zeros(steps), np.zeros(steps)
     laws = torch.softmax(sight.scores[0], -1)
     for step in range(steps):
-        roots = [t for t in range(len(text.tokens) - 2 - step) if counts[0, t + 1 + step]]
+        roots = [t for t in range(len(text.tokens) - 2 - step) if counts[0, t + 1]]
         losses = []
         for root in roots:
             log_q = drafted(head, target, text, root, step + 1)

@@ -23,6 +23,7 @@ from draftproof.cli import (
     doctor,
     export,
     generate,
+    heads,
     measure,
     plan,
     query,
@@ -30,10 +31,10 @@ from draftproof.cli import (
     serve,
     train,
 )
-from draftproof.cli.console import soften
+from draftproof.cli.console import clean, soften
 from draftproof.errors import DraftproofError, InputError
 
-_COMMANDS = (demo, generate, certify, measure, cost, plan, export, query, serve, rollout, train, doctor, cache)
+_COMMANDS = (demo, generate, certify, measure, cost, plan, export, query, serve, rollout, train, heads, doctor, cache)
 _EPILOG = """examples:
   draftproof demo                                    see it work, plain against speculative
   draftproof generate "Why is the sky blue?" --drafter suffix --compare
@@ -67,7 +68,7 @@ def parser() -> Parser:
 def _line(message: str) -> None:
     """One line on stderr, whatever the message holds; a stderr that is gone is no reason to fail again."""
     try:
-        print(f"draftproof: {' '.join(message.split())}", file=sys.stderr, flush=True)
+        print(f"draftproof: {clean(' '.join(message.split()), len(message))}", file=sys.stderr, flush=True)
     except OSError:
         return
 

@@ -64,9 +64,9 @@ def add_model_options(parser: argparse.ArgumentParser, *, drafter: str | None) -
     add("--backend", default="auto", metavar="B", help="auto, openvino or torch (auto: openvino without a GPU)")
     add("--numerics", default="auto", metavar="N", help="auto, invariant (bit-identical at any width) or fast (auto)")
     if drafter is not None:
-        drafters = "none, ngram, suffix, model, early_exit, fixed_tree, eagle or cascade"
+        drafters = "none, ngram, suffix, model, early_exit, fixed_tree, eagle, medusa or cascade"
         add("--drafter", default=drafter, metavar="D", help=f"{drafters} ({drafter})")
-        add("--draft-model", metavar="M", help="the drafter's model (model, fixed_tree) or head (eagle, cascade)")
+        add("--draft-model", metavar="M", help="the drafter's model (model, fixed_tree) or head (the last three)")
         add("--exit-layer", type=int, metavar="K", help="layers that early_exit drafts with (a third of the target's)")
         add("--gamma", type=int, metavar="N", help="draft length (adapted to what is accepted)")
         add(

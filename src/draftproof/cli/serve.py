@@ -41,12 +41,11 @@ def add_parser(commands: Any) -> None:
     )
     add, many = parser.add_argument, {"action": "append", "default": []}
     drafters = "ngram, suffix, early_exit[:LAYERS], model:PATH, fixed_tree[:LAYERS or :PATH], eagle[:PATH], "
-    drafters += "cascade[:PATH]; LABEL=... names one"
+    drafters += "cascade[:PATH], medusa:PATH; LABEL=... names one"
     add("--drafter", metavar="D", help=f"{drafters}; repeatable, the first is the default (none)", **many)
     add("--gamma", type=int, metavar="N", help="draft length (adapted to what is accepted)")
     add("--cost-file", metavar="FILE", help="costs of this device, from `draftproof cost`, to choose draft lengths by")
     add("--policy", type=Path, metavar="FILE", help="the rollout's policy: who speculates")
-    add("--otlp-traces-endpoint", metavar="URL", help="send one OpenTelemetry span a request there (none)")
     add("--state", type=Path, metavar="FILE", help="where the rollout's stages and decisions are kept")
     add("--name", metavar="NAME", help="what clients call the model (its own name)")
     add("--host", default="127.0.0.1", metavar="H", help="address to listen on (127.0.0.1: this machine only)")
@@ -63,6 +62,7 @@ def add_parser(commands: Any) -> None:
         add(f"--{name}", type=kind, default=argparse.SUPPRESS, metavar="S" if kind is float else "N", help=text)
     add("--max-sequences", type=int, default=argparse.SUPPRESS, metavar="N", help="most texts in one batch (32)")
     add("--chunk-rows", type=int, default=argparse.SUPPRESS, metavar="N", help="most prompt tokens of one step (256)")
+    add("--otlp-traces-endpoint", metavar="URL", help="send one OpenTelemetry span a request there (none)")
     add("--quiet", action="store_true", help="no progress, and no line in the log for each request")
     options.add_model_options(parser, drafter=None)
     parser.set_defaults(run=run)

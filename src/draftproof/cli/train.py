@@ -1,4 +1,4 @@
-"""`draftproof train eagle`: a draft head for a target, from the target's own texts.
+"""`draftproof train eagle|medusa`: a draft head for a target, from the target's own texts.
 
 Does not know: how a head is trained.
 """
@@ -17,6 +17,7 @@ _EPILOG = """examples:
   draftproof train eagle --out ./head                       three hours on two cores, prompts that ship
   draftproof train eagle --data prompts.jsonl --minutes 60 --out ./head
   draftproof train eagle --init ./head --minutes 30 --out ./better
+  draftproof train medusa --minutes 30 --out ./medusa       heads that each guess one token apart: small, and weaker
   draftproof generate "Why is the sky blue?" --drafter eagle --draft-model ./head
 
 Killed at any time, the same command goes on. A head that is worse than the one in --out is not written (exit code 1).
@@ -28,21 +29,23 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="train a draft head for a model",
-        description="Trains an EAGLE head: the target writes its own texts, and the head learns to foresee them.",
+        description="Trains an EAGLE head, or Medusa heads: the target writes its own texts, and the head learns to "
+        "foresee them.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("kind", choices=("eagle",), help="what to train")
+    add("kind", choices=("eagle", "medusa"), help="what to train")
     add("--model", default="demo", metavar="M", help="the target: 'demo', a Hugging Face folder or id, or a GGUF file")
     add("--out", required=True, type=Path, metavar="DIR", help="where the head goes, and what is under way")
     add("--data", type=Path, metavar="FILE", help="prompts, JSONL or Parquet as of `measure` (those that ship)")
     add("--bucket-field", metavar="F", help="field of the data that names a prompt's bucket")
+    add("--texts", type=Path, metavar="DIR", help="texts another run wrote (its work/): train on these, write none")
     add("--init", type=Path, metavar="DIR", help="a head to start from (a new one)")
     add("--minutes", type=float, default=180.0, metavar="N", help="time for texts and steps together (180)")
     add("--draft-vocab", type=int, default=8192, metavar="N", help="tokens the head can say (8192)")
-    add("--learning-rate", type=float, default=5e-4, metavar="X", help="the highest (5e-4)")
+    add("--learning-rate", type=float, default=1e-3, metavar="X", help="the highest (1e-3)")
     add("--seed", type=int, default=0, metavar="N", help="of prompts, texts and order (0)")
     add("--threads", type=int, metavar="N", help="threads to use (all cores)")
     add("--cache-dir", type=Path, metavar="DIR", help="where converted models are kept (the user's cache folder)")
@@ -54,10 +57,11 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains, shows the held-out figures; 1 where the gate refused the new head."""
     from draftproof.train.job import Job  # torch takes seconds to import
+    from draftproof.train.kinds import KINDS
 
-    names = ("out", "model", "data", "bucket_field", "init", "minutes", "draft_vocab", "learning_rate", "seed")
+    names = ("out", "model", "data", "bucket_field", "init", "texts", "minutes", "draft_vocab", "learning_rate", "seed")
     settings = TrainSettings(**{name: getattr(args, name) for name in (*names, "threads", "cache_dir")})
-    report = Job(settings, (lambda _: None) if args.quiet else note).run(sys.argv)
+    report = Job(settings, (lambda _: None) if args.quiet else note, KINDS[args.kind]).run(sys.argv)
     if args.json:
         print_json(report)
     else:
@@ -68,11 +72,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(report: dict[str, Any]) -> None:
-    head = ["held out", "head", "1st", "2nd", "3rd", "4th", "tokens per round"]
-    rows = []
+    places = max(len(score["acceptance"]) for score in (*report["before"].values(), *report["held_out"].values()))
+    names = ("1st", "2nd", "3rd", *(f"{place}th" for place in range(4, places + 1)))[:places]
+    head, rows = ["held out", "head", *names, "tokens per round"], []
     for name, scores in (("before", report["before"]), ("now", report["held_out"])):
         for bucket, score in scores.items():
             rates = [number(rate, ".2f") for rate in score["acceptance"]]
+            rates += [""] * (places - len(rates))
             rows.append([bucket, name, *rates, number(score["tokens_per_round"], ".2f")])
     print_table(
         head,

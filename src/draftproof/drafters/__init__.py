@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from draftproof.drafters.cascade import Cascade
 from draftproof.drafters.eagle import MIN_PATH, EagleDrafter, Head
 from draftproof.drafters.fixed_tree import FixedTreeDrafter
+from draftproof.drafters.medusa import MedusaDrafter
 from draftproof.drafters.model import EarlyExitDrafter, ModelDrafter
 from draftproof.drafters.ngram import NgramDrafter
 from draftproof.drafters.none import NoneDrafter
@@ -37,7 +38,7 @@ class DrafterEntry:
     summary: str
     factory: Callable[..., Drafter]
     needs_model: bool = False  # factory(target, ledger, vocab_size, **options) instead of factory(**options)
-    needs_head: bool = False  # the same with a draft head, which reads the target's hidden states
+    needs_head: bool = False  # factory(head, ...) with a draft head, which reads the target's hidden states
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -62,6 +63,7 @@ DRAFTERS: dict[str, DrafterEntry] = {
         DrafterEntry("early_exit", "the target's own first layers with its head", EarlyExitDrafter, needs_model=True),
         DrafterEntry("fixed_tree", "a tree of a second model's best tokens", FixedTreeDrafter, needs_model=True),
         DrafterEntry("eagle", "a trained head on the target's own hidden states", EagleDrafter, needs_head=True),
+        DrafterEntry("medusa", "trained heads, each guessing one token apart", MedusaDrafter, needs_head=True),
         DrafterEntry("cascade", "suffix, and eagle where it has nothing", _suffix_then_eagle, needs_head=True),
         DrafterEntry("scripted", "drafts on command, for tests", ScriptedDrafter),
     )

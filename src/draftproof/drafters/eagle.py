@@ -1,4 +1,4 @@
-"""An EAGLE head as drafter: chains from the target's own hidden states.
+"""An EAGLE head as drafter: chains, or trees where a shape is given, from the target's own hidden states.
 
 Row t of the head's cache belongs to token t+1 and takes the target's hidden states after token t. They come with the
 commits, for every row that was kept; so at a round's start the head first feeds what it has not seen of them (prompt,
@@ -11,7 +11,8 @@ drafts until the target feeds it from the start again: an empty draft is always 
 Invariant: a draft depends on the item, the noise and the target's states alone; where these are the same bits whatever
 is beside them, so are the drafts (D5).
 
-Source: EAGLE-3 (Li et al. 2025), section 3.1. Does not know: the target, how the head was made, sampling (`choice`).
+Source: EAGLE-3 (Li et al. 2025), section 3.1.
+Does not know: the target, how the head was made, sampling (`choice`), which nodes a tree has (`tree_shape`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from draftproof.drafters.eagle_tree import grow_all, start
 from draftproof.drafters.second_model import Run, SecondModelDrafter
+from draftproof.drafters.tree_children import Children
+from draftproof.drafters.tree_pages import Branches, Copies, rows_ahead
+from draftproof.drafters.tree_shape import Shape
 from draftproof.errors import UnknownDrafter
 from draftproof.models.batch import Rows
 from draftproof.protocols import KVCache, Noise, Target
@@ -71,9 +76,10 @@ class _Seen:
 
 
 class EagleDrafter(SecondModelDrafter):
-    """Chains from a head; arguments as of the base, where `target` is the head.
+    """Drafts from a head; arguments as of the base, where `target` is the head.
 
-    min_path: the head drafts on while it gives its chain so far at least this.
+    min_path: the head drafts on while it gives its chain so far at least this. tree: which trees to draft, None for
+    chains; rule `block` has chains in any case.
     """
 
     name = "eagle"
@@ -88,12 +94,14 @@ class EagleDrafter(SecondModelDrafter):
         *,
         mapping: ArrayLike | None = None,
         min_path: float = MIN_PATH,
+        tree: Shape | None = None,
         chunk: int = 256,
     ) -> None:
         if not 0 <= min_path < 1:
             raise UnknownDrafter(f"{self.name} needs min_path in [0, 1), got {min_path}")
         super().__init__(target, ledger, vocab_size, mapping=mapping, chunk=chunk)
-        self._head, self._min_path = target, min_path
+        self._head, self._min_path, self._tree = target, min_path, tree
+        self._page_size = target.page_size
         self._seen: dict[int, _Seen] = {}
 
     def observe(self, commits: Sequence[Commit]) -> None:
@@ -114,7 +122,7 @@ class EagleDrafter(SecondModelDrafter):
         seen = self._seen.get(item.seq)
         if room < 1 or seen is None or len(item.tokens) < 2 or seen.end < len(item.tokens) - 1:
             return None
-        rows = self._cache.open(item.seq, item.tokens[1:], room - 1, batch)  # the last node is never fed
+        rows = self._cache.open(item.seq, item.tokens[1:], self._ahead(item, room), batch)
         if rows is None:
             return None
         if rows.count < seen.begin:  # its pages were taken: the states they were made from are gone
@@ -122,7 +130,44 @@ class EagleDrafter(SecondModelDrafter):
             return None
         return Run(item, room, rows)
 
+    def _shape(self, item: StepItem) -> Shape | None:
+        """Of this sequence's trees; None where it has chains."""
+        params = item.params
+        return None if params.draws_drafts and params.resolved_rule == "block" else self._tree
+
+    def _ahead(self, item: StepItem, room: int) -> int:
+        """Rows of the head's cache behind the committed ones; the last node is never fed."""
+        shape = self._shape(item)
+        if shape is None:
+            return room - 1
+        return rows_ahead(len(item.tokens) - 1, *_extent(shape, room), self._page_size)
+
     def _draft(self, runs: Sequence[Run], noise: Noise) -> None:
+        chains = [run for run in runs if self._shape(run.item) is None]
+        if chains:
+            self._draft_chains(chains, noise)
+        trees = [(run, shape) for run in runs if (shape := self._shape(run.item)) is not None]
+        if trees:
+            self._draft_trees(trees, noise)
+
+    def _draft_trees(self, runs: Sequence[tuple[Run, Shape]], noise: Noise) -> None:
+        logits, own = self._catch_up([run for run, _ in runs])
+        trees = []
+        for run, shape in runs:
+            assert run.rows.slots is not None
+            children = Children(run.item, noise, self._vocab)
+            length, extent = len(run.item.tokens) - 1, _extent(shape, run.room)
+            branches = Branches(run.rows.slots.table, length, *extent, self._page_size)
+            trees.append(start(run.item, shape, run.room, children, branches))
+        grow_all(trees, logits, own, self._forward)
+        for (run, _), tree in zip(runs, trees, strict=True):
+            run.draft = tree.draft()
+
+    def _forward(self, parts: list[Rows], copies: Copies, states: States) -> tuple[Logits, States]:
+        self._head.copy_pages(copies)
+        return self._head.draft(self._cache.batch(parts), None, states)
+
+    def _draft_chains(self, runs: Sequence[Run], noise: Noise) -> None:
         choices = [self._choice(run, noise, min_path=self._min_path) for run in runs]
         logits, own = self._catch_up(runs)
         growing = list(zip(runs, choices, strict=True))
@@ -157,3 +202,8 @@ class EagleDrafter(SecondModelDrafter):
             parts.append(self._cache.part(run.rows, tokens, wants_logits=wants_logits))
             seen.drop_before(first + count - 1)  # the last row is fed again where a step breaks off
         return self._head.draft(self._cache.batch(parts), np.concatenate(states), None)
+
+
+def _extent(shape: Shape, room: int) -> tuple[int, int]:
+    """(most rows, most branches) that a tree of `room` nodes writes to the head's cache."""
+    return min(len(shape.widths), room) - 1, shape.most_fed(room)

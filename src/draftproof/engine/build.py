@@ -9,7 +9,7 @@ Does not know: prompts, texts, requests.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 from draftproof.drafters import DRAFTERS, make
 from draftproof.engine.bounds import limits_of, name_of, prefix_caching
 from draftproof.engine.cost_file import read_cost
+from draftproof.engine.draft_model import DraftModel
+from draftproof.engine.heads import Heads
 from draftproof.engine.lengths import draft_policy, relative_cost
 from draftproof.engine.machine import has_cuda
 from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
@@ -25,8 +27,6 @@ from draftproof.errors import PairingError, UnknownDrafter
 from draftproof.kv.ledger import PageLedger
 from draftproof.models import folder as folders
 from draftproof.models.cache import Cache
-from draftproof.models.eagle_config import check_target
-from draftproof.models.head_source import HeadSource, resolve_head
 from draftproof.models.load import Loader, resolve_weights
 from draftproof.models.pairing import check_pairing
 from draftproof.models.source import ModelSource, resolve
@@ -43,17 +43,6 @@ DEFAULT_KV_BYTES = 1 << 30
 _LANE_BYTES = 1 << 29  # of weights in further compiled copies
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
 Report = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DraftModel:
-    """The second model of a drafter; num_layers None is all of them."""
-
-    target: Target
-    ledger: PageLedger
-    source: ModelSource
-    num_layers: int | None
-    folder: Path  # as of `Built`
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +78,7 @@ class _Builder:
 
     def look_ahead(self, options: Sequence[EngineOptions]) -> None:
         """Before the target is loaded: what its drafters will want of it. Raises InputError for a head that misfits."""
-        heads = [self._head(each) for each in options if each.drafter in HEAD_DRAFTERS]
+        heads = [self._heads().find(each) for each in options if each.drafter in HEAD_DRAFTERS]
         if heads and self.backend == "torch":
             raise UnknownDrafter("draft heads need the openvino backend yet: use --backend openvino")
         if len({head.config.feature_layers for head in heads}) > 1:
@@ -97,11 +86,9 @@ class _Builder:
         if heads:
             self.features = heads[0].config.feature_layers
 
-    def _head(self, options: EngineOptions, vocabulary: Mapping[str, int] | None = None) -> HeadSource:
-        """The head's folder and shapes, checked against this target (and its tokens, where they are known yet)."""
-        head = resolve_head(options.draft_model, self.source.name)
-        check_target(head.config, self.loader.config(self.source), vocabulary)
-        return head
+    def _heads(self) -> Heads:
+        kv_bytes = (self.options.kv_memory or DEFAULT_KV_BYTES) // 8
+        return Heads(self.loader, self.source, self.weights, kv_bytes, self.report, self.curve)
 
     # -- one model as a target -----------------------------------------------------------------------------------------
 
@@ -118,7 +105,7 @@ class _Builder:
         features = self.features if role == "target" else ()
         folder = self.loader.graph(source, self.weights, num_layers, features)
         self.report("compiling the graph")
-        trees = role == "target" and self.options.drafter == "fixed_tree"
+        trees = role == "target" and self.options.drafts_trees
         declared: Numerics = "fast" if numerics == "fast" else "invariant"
         target = OpenVINOTarget(
             folder,
@@ -181,7 +168,9 @@ class _Builder:
         if not isinstance(name, str):
             return name
         if DRAFTERS[name].needs_head:
-            return self._head_drafter(name, target, tokenizer)
+            made = self._heads().drafter(self.options, target, tokenizer.vocabulary())
+            self.draft, self.draft_cost = made.model, made.cost
+            return made.drafter
         if not DRAFTERS[name].needs_model:
             return make(name)
         source, layers = self._draft_source()
@@ -195,20 +184,6 @@ class _Builder:
         ledger = PageLedger(draft_target.num_pages, draft_target.page_size)
         self.draft = DraftModel(draft_target, ledger, source, layers, folder)
         return make(name, target=draft_target, ledger=ledger, vocab_size=target.vocab_size)
-
-    def _head_drafter(self, name: str, target: Target, tokenizer: Tokenizer) -> Drafter:
-        """The drafter over a head with pages of its own."""
-        from draftproof.models.openvino_head import OpenVINOHead  # the other backend must not need it
-
-        found = self._head(self.options, tokenizer.vocabulary())
-        folder = self.loader.head(self.source, found.folder, self.weights)
-        self.report("compiling the draft head")
-        kv_bytes = (self.options.kv_memory or DEFAULT_KV_BYTES) // 8
-        head = OpenVINOHead(folder, found.config, kv_bytes=kv_bytes, threads=self.options.threads)
-        self.draft_cost = relative_cost(head, target)
-        ledger = PageLedger(head.num_pages, head.page_size)
-        self.draft = DraftModel(head, ledger, self.source, None, folder)
-        return make(name, target=head, ledger=ledger, vocab_size=target.vocab_size, mapping=head.draft_ids)
 
     def _draft_source(self) -> tuple[ModelSource, int | None]:
         """The draft model, or the target itself and how many of its layers; a third of them by default."""
@@ -246,7 +221,7 @@ def build_each(options: Sequence[EngineOptions], report: Report, *, exact_drafts
     Raises as `build` does.
     """
     begin = time.perf_counter()
-    trees = [each for each in options if each.drafter == "fixed_tree"]
+    trees = [each for each in options if each.drafts_trees]
     builder = _Builder([*trees, *options][0], report)
     builder.look_ahead(options)
     early = _early_tokenizer(builder.source)

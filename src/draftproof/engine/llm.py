@@ -47,6 +47,8 @@ class LLM:
     draft_model: the second model of the drafters model and fixed_tree. exit_layer: layers early_exit (and a fixed_tree
         without a draft model) drafts with; default a third of the target's.
     gamma: draft length; None adapts it to what has been accepted, per sequence, up to the drafter's cap.
+    tree: None drafts chains; drafter eagle takes "auto" (branches where they pay), "dynamic" (the likeliest nodes),
+        widths by depth ("3,2,1") or places ("1 2 1.1"). gamma is then a number of nodes.
     weights: auto, float32, bfloat16, int8. "auto" is int8 for a GGUF file on the CPU, else float32.
     backend: auto, openvino (CPU), torch (GPU, oracle). numerics: auto, invariant, fast.
     kv_memory: bytes of keys and values (default 1 GiB; a drafter with a model gets half as much again).

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from draftproof.drafters import DRAFTERS, check_name
+from draftproof.drafters.tree_shape import FREE, parse_shape
 from draftproof.errors import InvalidParams, UnknownDrafter
 from draftproof.models.load import BACKENDS
 from draftproof.protocols import Drafter
@@ -41,6 +42,7 @@ class EngineOptions:
     cache_dir: str | Path | None = None
     cost_file: str | Path | None = None
     enable_prefix_caching: bool | None = None
+    tree: str | None = None  # of eagle and medusa, as of `drafters.tree_shape.parse_shape`; None drafts chains
 
     def __post_init__(self) -> None:
         checks = [
@@ -63,6 +65,8 @@ class EngineOptions:
         if isinstance(self.drafter, str):
             check_name(self.drafter)
             self._check_second_model(self.drafter)
+        elif self.tree is not None:
+            raise InvalidParams("a drafter made in Python has its trees already: drop tree")
 
     def _check_second_model(self, name: str) -> None:
         """Who takes a draft model, who an exit layer; nothing that was given is ignored."""
@@ -72,5 +76,14 @@ class EngineOptions:
             raise InvalidParams(f"drafter {name!r} takes no exit layer: drop --exit-layer, or use --drafter early_exit")
         if self.draft_model is not None and self.exit_layer is not None:
             raise InvalidParams("--draft-model and --exit-layer exclude each other: the drafter has one model")
+        if self.tree is not None and name not in ("eagle", "medusa"):
+            raise InvalidParams(f"drafter {name!r} takes no tree: drop it, or use drafter 'eagle' or 'medusa'")
+        if self.tree is not None:
+            parse_shape(self.tree, FREE)
         if name == "model" and self.draft_model is None:
             raise InvalidParams("drafter 'model' needs a draft model: give --draft-model")
+
+    @property
+    def drafts_trees(self) -> bool:
+        """True where the target needs scratch pages for branches."""
+        return self.drafter == "fixed_tree" or self.tree is not None

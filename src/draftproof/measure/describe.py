@@ -34,7 +34,9 @@ def describe_target(built: Built) -> dict[str, Any]:
 def describe_drafter(built: Built) -> dict[str, Any] | None:
     """MODEL of run.json: of the drafter's own model; None where it has none."""
     draft = built.draft
-    return None if draft is None else _model(draft.source, built, draft.target, draft.folder, draft.num_layers)
+    if draft is None or draft.target is None:
+        return None
+    return _model(draft.source, built, draft.target, draft.folder, draft.num_layers)
 
 
 def _model(

@@ -114,7 +114,7 @@ def _room(settings: Settings, found: Survey, built: Sequence[Built]) -> Room:
     target, max_len = built[0].engine.target, built[0].engine.target.max_len
     spare = settings.gamma + target.min_rows
     models = [Pages(target.num_pages, target.page_size, max_len, spare)]
-    drafts = [each.draft.target for each in built if each.draft is not None]
+    drafts = [each.draft.target for each in built if each.draft is not None and each.draft.target is not None]
     models += [Pages(d.num_pages, d.page_size, d.max_len, settings.gamma + d.min_rows) for d in drafts]
     new_tokens = None if found.log else settings.max_new_tokens or _NEW_TOKENS
     return Room(max_len - max(0, target.min_rows - 2), new_tokens, tuple(models))

@@ -23,6 +23,7 @@ _HEAD = "it reads hidden states of the target as it runs, which measuring does n
 _HEAD += "decoding by `draftproof generate --compare`"
 _REFUSED = {
     "eagle": _HEAD,
+    "medusa": _HEAD,
     "cascade": _HEAD,
     "none": "plain decoding has no drafts to accept; `draftproof cost` measures its price",
     "fixed_tree": "it proposes trees, and only chains have an acceptance by position; measure its model as model:PATH "

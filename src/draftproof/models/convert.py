@@ -35,6 +35,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from transformers.utils import logging
 
 from draftproof.errors import DraftproofError, UnsupportedModel
+from draftproof.models import convert_medusa
 from draftproof.models import folder as folders
 from draftproof.models.eagle import EagleHead
 from draftproof.models.fuse import fuse_siblings
@@ -129,14 +130,17 @@ class _Flat(torch.nn.Module):
 
 
 class _FlatHead(torch.nn.Module):
-    """An EAGLE head with the target's embedding and output rows: the same inputs as `_Flat`, and for each row either
-    features [R, k * H] of the target or the head's own output [R, H] (zeros in the place of the other) -> logits
-    [n, Vd] and output [n, H] of the chosen rows."""
+    """An EAGLE head with the target's embedding and output rows, or its own: the same inputs as `_Flat`, and for each
+    row either features [R, k * H] of the target or the head's own output [R, H] (zeros in the place of the other) ->
+    logits [n, Vd] and output [n, H] of the chosen rows."""
 
     def __init__(self, head: EagleHead, model: Any) -> None:
         super().__init__()
         self.head = head
-        self.embedding = model.get_input_embeddings()
+        self.embedding = head.embed_tokens if head.config.own_embedding else model.get_input_embeddings()
+        if head.config.own_output:
+            self.output = head.lm_head
+            return
         rows = model.get_output_embeddings().weight.detach()[head.draft_ids]
         self.output = torch.nn.Linear(rows.shape[1], rows.shape[0], bias=False)
         self.output.weight = torch.nn.Parameter(rows.clone(), requires_grad=False)
@@ -249,12 +253,12 @@ def folder_to_graph(
 
 
 def head_to_graph(folder: Path, head_folder: Path, weights: str, out: Path) -> None:
-    """Converts an EAGLE head, with the embedding and output rows of its target in `folder`."""
+    """Converts an EAGLE head or Medusa heads, with the embedding and output rows of their target in `folder`."""
     _report("loading the draft head")
     model = load_module(folder, torch.float32, "cpu", None, backend="openvino")
-    head = load_head(head_folder)
+    head = convert_medusa.load(head_folder) or load_head(head_folder, folders.read_config(folder))
     _report("converting to OpenVINO")
-    graph, layers = build_head_graph(head, model)
+    graph, layers = build_head_graph(head, model) if isinstance(head, EagleHead) else convert_medusa.build(head, model)
     meta = {"layers": layers, "vocab_size": head.config.draft_vocab_size, "max_len": head.config.max_len}
     _write(compress(graph, weights), meta, out)
     np.save(out / "draft_ids.npy", head.draft_ids.numpy().astype(np.int32))

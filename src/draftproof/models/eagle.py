@@ -99,6 +99,7 @@ class Layer(nn.Module):
     def __init__(self, config: EagleConfig) -> None:
         super().__init__()
         size, eps = config.hidden_size, config.norm_eps
+        self.norm_before_residual = config.norm_before_residual
         self.input_layernorm = RMSNorm(size, eps)
         self.hidden_norm = RMSNorm(size, eps)
         self.self_attn = Attention(config)
@@ -107,14 +108,18 @@ class Layer(nn.Module):
 
     def forward(self, embedded: Tensor, hidden: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """[..., T, H] twice and positions [..., T] -> [..., T, H]."""
-        joined = torch.cat([self.input_layernorm(embedded), self.hidden_norm(hidden)], -1)
-        hidden = hidden + self.self_attn(joined, positions, attend)
+        normed = self.hidden_norm(hidden)
+        joined = torch.cat([self.input_layernorm(embedded), normed], -1)
+        hidden = (normed if self.norm_before_residual else hidden) + self.self_attn(joined, positions, attend)
         out: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return out
 
 
 class EagleHead(nn.Module):
-    """The trainable part: 5 million parameters at a hidden size of 576. Embedding and output rows come from outside."""
+    """The trainable part: 5 million parameters at a hidden size of 576.
+
+    Embedding and output rows come from outside, but for a head that brings its own (`embed_tokens`, `lm_head`).
+    """
 
     d2t: Tensor
 
@@ -125,6 +130,10 @@ class EagleHead(nn.Module):
         self.fc = nn.Linear(len(config.feature_layers) * size, size, bias=False)
         self.midlayer = Layer(config)
         self.norm = RMSNorm(size, config.norm_eps)
+        if config.own_output:
+            self.lm_head = nn.Linear(size, config.draft_vocab_size, bias=False)
+        if config.own_embedding:
+            self.embed_tokens = nn.Embedding(config.vocab_size, size)
         self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.int64))
 
     @property

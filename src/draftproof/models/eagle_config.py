@@ -13,12 +13,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from draftproof.errors import CorruptModel, ModelNotFound, PairingError, UnsupportedModel
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _KIND = "eagle3"
+_SELDOM = ("norm_before_residual", "own_output", "own_embedding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ class EagleConfig:
     norm_eps: float
     max_len: int
     tokenizer: str | None = None  # `vocabulary_hash` of the target
+    norm_before_residual: bool = False  # the layer adds to the normed hidden state, not to the state itself
+    own_output: bool = False  # output rows of its own, not the target's
+    own_embedding: bool = False  # an embedding of its own, not the target's
 
     @classmethod
     def of_target(
@@ -62,8 +66,9 @@ class EagleConfig:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"kind": _KIND} | asdict(self) | {"feature_layers": list(self.feature_layers)}
+        """Plain values; what most heads have not is told only where it is so."""
+        values = {name: value for name, value in asdict(self).items() if value or name not in _SELDOM}
+        return {"kind": _KIND} | values | {"feature_layers": list(self.feature_layers)}
 
 
 def default_layers(num_layers: int) -> tuple[int, ...]:
@@ -101,7 +106,23 @@ def check_teachable(target: Mapping[str, Any]) -> None:
             )
 
 
-def check_target(head: EagleConfig, target: Mapping[str, Any], vocabulary: Mapping[str, int] | None = None) -> None:
+class MadeFor(Protocol):
+    """What the configuration of any draft head tells of its target."""
+
+    @property
+    def hidden_size(self) -> int: ...
+
+    @property
+    def target_layers(self) -> int: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def tokenizer(self) -> str | None: ...
+
+
+def check_target(head: MadeFor, target: Mapping[str, Any], vocabulary: Mapping[str, int] | None = None) -> None:
     """Raises PairingError, which names the difference, unless the head was made for this target.
 
     target: the values of its config.json; vocabulary: token -> id.
@@ -116,12 +137,12 @@ def check_target(head: EagleConfig, target: Mapping[str, Any], vocabulary: Mappi
         if theirs != ours:
             raise PairingError(
                 f"the draft head was made for a target with {words.format(ours)}, this one has {theirs}: "
-                "train a head for this target with `draftproof train eagle`"
+                "train a head for this target with `draftproof train`"
             )
     if vocabulary is not None and head.tokenizer not in (None, vocabulary_hash(vocabulary)):
         raise PairingError(
             "the draft head was made for a target with another tokenizer (the strings of some ids differ): "
-            "train a head for this target with `draftproof train eagle`"
+            "train a head for this target with `draftproof train`"
         )
 
 
@@ -134,5 +155,6 @@ def vocabulary_hash(vocabulary: Mapping[str, int]) -> str:
 
 
 def head_files(folder: Path) -> list[Path]:
-    """The files whose content decides what the head is."""
-    return [folder / CONFIG, folder / WEIGHTS]
+    """The files whose content decides what the head is, whoever wrote it."""
+    weights = [*folder.glob("*.safetensors"), *folder.glob("*.safetensors.index.json"), *folder.glob("*.bin")]
+    return [folder / CONFIG, *sorted(weights)]

@@ -3,7 +3,8 @@
 A masked tree sums attention in another order than a chain does, so its rows are not bit-equal to plain decoding's. A
 branch that runs as a forked sequence is: it shares the whole pages of its past by naming them, gets a copy of the
 last partial page, and is plain causal attention from there. Afterwards each node's keys and values are copied from
-scratch to the slot the ledger expects (row feed - 1 + node), so nobody outside sees the difference.
+scratch to the slot the ledger expects (row feed - 1 + node), so nobody outside sees the difference. Hidden states come
+home the same way: a row that two branches share has the same bits in both.
 
 Scratch is bounded: trees that need more pages than there are run in several forwards.
 
@@ -28,7 +29,7 @@ from draftproof.types import Ids, Moves, StepBatch, TargetOutput
 class _Forward(Protocol):
     page_size: int
 
-    def forward(self, batch: StepBatch) -> NDArray[np.float32]: ...
+    def forward(self, batch: StepBatch) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,18 +56,25 @@ class Forks:
         self._scratch = scratch
 
     def verify(self, batch: StepBatch) -> TargetOutput:
-        """Logits of the wanted rows, in the batch's order; keys and values end in the batch's own slots."""
+        """Logits of the wanted rows, in the batch's order; keys and values end in the batch's own slots.
+
+        Hidden states are those of all rows, where the target gives any.
+        """
         logits: NDArray[np.float32] | None = None
-        where = {int(row): index for index, row in enumerate(batch.logit_rows)}
+        features: NDArray[np.float32] | None = None
+        where = np.full(len(batch.input_ids), -1, np.int64)
+        where[batch.logit_rows] = np.arange(len(batch.logit_rows))
         for group in self._groups(batch):
-            part, rows = self._run(batch, group)
+            part, wanted, states = self._run(batch, group)
             if logits is None:
                 logits = np.empty((len(batch.logit_rows), part.shape[1]), part.dtype)
-            for line, row in zip(part, rows, strict=True):
-                if row in where:
-                    logits[where[row]] = line
+            logits[where[wanted]] = part
+            if states is not None:
+                if features is None:
+                    features = np.zeros((len(batch.input_ids), states.shape[1]), states.dtype)
+                features[np.concatenate([run.rows for run in group])] = states
         assert logits is not None
-        return TargetOutput(HostLogits(logits), batch.logit_offsets)
+        return TargetOutput(HostLogits(logits), batch.logit_offsets, features)
 
     def _runs(self, batch: StepBatch) -> list[_Run]:
         runs = []
@@ -95,8 +103,10 @@ class Forks:
             used += run.pages
         return groups
 
-    def _run(self, batch: StepBatch, group: list[_Run]) -> tuple[NDArray[np.float32], list[int]]:
-        """One forward of a group; returns logits and the batch row of each of them."""
+    def _run(
+        self, batch: StepBatch, group: list[_Run]
+    ) -> tuple[NDArray[np.float32], list[int], NDArray[np.float32] | None]:
+        """One forward of a group: logits, the batch row of each of them, and the states of all its rows in order."""
         size, free = self._target.page_size, iter(self._scratch)
         tables: list[Ids] = []
         copies: list[tuple[int, int]] = []
@@ -111,9 +121,10 @@ class Forks:
             tables.append(table)
         self._store.copy_pages(copies)
         flat, rows = self._flatten(batch, group, tables)
-        part = self._target.forward(flat).copy()
+        logits, states = self._target.forward(flat)
+        part = logits.copy()
         self._bring_home(batch, group, tables)
-        return part, rows
+        return part, rows, states
 
     def _flatten(self, batch: StepBatch, group: list[_Run], tables: list[Ids]) -> tuple[StepBatch, list[int]]:
         """The group as a causal batch; every true row's logits are asked for."""

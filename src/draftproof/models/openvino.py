@@ -118,16 +118,15 @@ class OpenVINOTarget:
             if self._forks is None:
                 raise InputError("this target was loaded without scratch pages for trees: pass scratch_pages")
             return self._forks.verify(batch)
-        request, places = self.infer(batch, {})
-        logits = HostLogits(request.get_output_tensor(0).data[: len(batch.logit_rows)])
-        features = request.get_output_tensor(1).data[places] if self.info.features else None
-        return TargetOutput(logits, batch.logit_offsets, features)
+        logits, features = self.forward(batch)
+        return TargetOutput(HostLogits(logits), batch.logit_offsets, features)
 
-    def forward(self, batch: StepBatch) -> NDArray[np.float32]:
-        """float32[n, V]: the wanted rows, as OpenVINO's own output memory."""
-        request, _ = self.infer(batch, {})
+    def forward(self, batch: StepBatch) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """float32[n, V]: the wanted rows, as OpenVINO's own output memory; float32[R, F]: states of all, a copy."""
+        request, places = self.infer(batch, {})
         logits: NDArray[np.float32] = request.get_output_tensor(0).data[: len(batch.logit_rows)]
-        return logits
+        features = request.get_output_tensor(1).data[places] if self.info.features else None
+        return logits, features
 
     def infer(self, batch: StepBatch, more: Mapping[str, NDArray[np.float32]]) -> tuple[Any, NDArray[np.int64]]:
         """One forward; the request that ran it, and where each of the batch's rows is in outputs of a row each.

@@ -1,14 +1,15 @@
 """A toy draft head, as strict as the toy targets: what it says follows from all that its pages hold of a sequence.
 
-Invariant: each row's (token, states, whether they are its own) is hashed into its slot; logits and output are drawn
-from the slots read back through the page table up to the row. A row written with other states, or in another place,
-changes every draft after it.
+Invariant: each row's (token, states, whether they are its own) is hashed into its slot, all of them before any is read;
+logits and output are drawn from the slots read back through the page table up to the row. A row written with other
+states, or in another place, changes every draft after it.
 
 Does not know: drafters, targets.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class HashHead:
         states = features if own is None else own
         if states is None or (features is not None and own is not None) or len(states) != len(batch.input_ids):
             raise EngineError("a head takes one line of states for each row: the target's or its own")
-        said = {}
+        where: list[tuple[Any, int]] = []  # page table and place of each row
         for seq, table in enumerate(batch.tables):
             for row in range(*batch.offsets[seq : seq + 2].tolist()):
                 place = int(batch.past_lens[seq]) + row - int(batch.offsets[seq])
@@ -44,8 +45,9 @@ class HashHead:
                     raise EngineError(f"row {row} has position {batch.positions[row]}, but lies at {place}")
                 page, offset = divmod(place, self.page_size)
                 self._pages[table[page], offset] = cell(int(batch.input_ids[row]), states[row], features is None)
-                said[row] = self.answer(self._pages[table].ravel()[: place + 1].tolist())
-        wanted = [said[row] for row in batch.logit_rows.tolist()]
+                where.append((table, place))
+        before = [(self._pages[table].ravel(), place) for table, place in (where[row] for row in batch.logit_rows)]
+        wanted = [self.answer(cells[: place + 1].tolist()) for cells, place in before]
         logits = np.array([logits for logits, _ in wanted], np.float64).reshape(-1, self.vocab_size)
         return HostLogits(logits), np.array([output for _, output in wanted], np.float32).reshape(-1, 2)
 
@@ -63,10 +65,10 @@ class HashHead:
         if moves:
             raise EngineError("a head's rows were to be moved")
 
-    def copy_pages(self, copies: Any) -> None:
-        """A head shares no pages."""
-        if copies:
-            raise EngineError("a head's pages were to be copied")
+    def copy_pages(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Whole pages (source, own), for branches of trees."""
+        for source, own in copies:
+            self._pages[own] = self._pages[source]
 
 
 def cell(token: int, states: States, is_own: bool) -> int:

@@ -104,7 +104,7 @@ def _is_key(key: str) -> bool:
 
 def parse_drafters(texts: Sequence[str]) -> tuple[DrafterSpec, ...]:
     """ "kind", "kind:argument" or "label=kind:argument" each, as of `measure`; fixed_tree[:PATH or :LAYERS] and
-    eagle[:PATH], cascade[:PATH] with a head's folder.
+    eagle[:PATH], cascade[:PATH], medusa:PATH with a head's folder.
 
     Raises UnknownDrafter.
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,21 +24,24 @@ from draftproof.errors import InputError
 from draftproof.measure.files import write_whole
 from draftproof.measure.provenance import provenance
 from draftproof.models.cache import Cache
-from draftproof.models.eagle import EagleHead
-from draftproof.models.eagle_config import CONFIG, EagleConfig, check_target, check_teachable, vocabulary_hash
-from draftproof.models.head_files import as_saved, load_head, save_head
+from draftproof.models.eagle_config import CONFIG, check_target, vocabulary_hash
+from draftproof.models.head_files import AnyHead, as_saved, save_head
 from draftproof.models.load import Loader
 from draftproof.models.module import load_module
 from draftproof.models.source import ModelSource, resolve
 from draftproof.text.tokenizer import Tokenizer
-from draftproof.train.material import Asked, Material, asked_of_file, asked_of_shipped
+from draftproof.train.kinds import KINDS, HeadKind
+from draftproof.train.material import WRITING, Asked, Material, asked_of_file, asked_of_shipped
+from draftproof.train.pace import steps_that_fit
+from draftproof.train.reading import read_once
 from draftproof.train.settings import TrainSettings
-from draftproof.train.start import new_head
 from draftproof.train.trainer import Score, Settings, Text, Trainer
 
 _TEXT_SHARE = 0.35  # of the time
 _LOOK_SHARE = 0.08  # of the time, for looking at held-out texts
 _SAVE_SECONDS = 30.0
+_DEEPEN = 0.5  # share of the steps that look one draft ahead: a third of the time of the others
+_ROOTS = 0.25  # share of the places that later drafts are learned at
 Say = Callable[[str], None]
 
 
@@ -48,6 +51,7 @@ class Job:
 
     settings: TrainSettings
     say: Say
+    kind: HeadKind = KINDS["eagle"]
     _state: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -60,15 +64,17 @@ class Job:
         settings, source = self.settings, resolve(self.settings.model)
         loader = Loader(Cache(settings.cache_dir), self.say)
         data, held = self._prompts()
-        check_teachable(loader.config(source))
+        self.kind.check(loader.config(source))
         initial = self._initial(loader, source)
+        if (settings.out / CONFIG).is_file():
+            self.kind.load(settings.out, loader.config(source))  # what can't be judged against is said at once
         self._begin()
         material = Material(self.work, data, settings.seed, settings.max_new)
         self._write_texts(material, held)
         folder = loader.folder(source)
         module = load_module(folder)
         texts, evals = material.texts(self._state["parts"]), material.held_out()
-        trainer = self._trainer(module, texts, initial)
+        trainer = self._trainer(module, texts, initial, lambda run: read_once(run, loader, source, settings))
         begin = time.monotonic()
         first = self._scores(trainer, evals)
         looking = time.monotonic() - begin
@@ -93,11 +99,12 @@ class Job:
         held = set(range(0, len(asked), max(20, len(asked) // 32)))
         return [a for i, a in enumerate(asked) if i not in held], [asked[i] for i in sorted(held)]
 
-    def _initial(self, loader: Loader, source: ModelSource) -> EagleHead | None:
+    def _initial(self, loader: Loader, source: ModelSource) -> AnyHead | None:
         if self.settings.init is None:
             return None
-        head = load_head(self.settings.init)
-        check_target(head.config, loader.config(source))
+        target = loader.config(source)
+        head = self.kind.load(self.settings.init, target)
+        check_target(head.config, target)
         return head
 
     # -- the run's own state -------------------------------------------------------------------------------------------
@@ -107,7 +114,7 @@ class Job:
         path = self.work / "run.json"
         if path.is_file():
             self._state = json.loads(path.read_text())
-            theirs, ours = self._state["settings"], self.settings.identity
+            theirs, ours = {"kind": "eagle"} | self._state["settings"], self._identity
             for name in ours:
                 if theirs.get(name) != ours[name]:
                     raise InputError(
@@ -119,8 +126,12 @@ class Job:
             self.work.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"can't make {self.work}: {error.strerror or error}") from error
-        self._state = {"settings": self.settings.identity, "text_seconds": 0.0, "parts": None}
+        self._state = {"settings": self._identity, "text_seconds": 0.0, "parts": None}
         self._note()
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {"kind": self.kind.name} | self.settings.identity
 
     def _note(self, **more: Any) -> None:
         self._state |= more
@@ -132,14 +143,11 @@ class Job:
         if self._state["parts"] is not None:
             return
         settings, seconds = self.settings, _TEXT_SHARE * 60 * self.settings.minutes
-        llm = LLM(
-            settings.model,
-            weights=settings.weights,
-            cache_dir=settings.cache_dir,
-            threads=settings.threads,
-            progress=self.say,
-        )
-        with llm:
+        if settings.texts is not None:
+            self._note(parts=material.take(settings.texts))
+            return
+        options: dict[str, Any] = {name: getattr(settings, name) for name in ("weights", "cache_dir", "threads")}
+        with LLM(settings.model, progress=self.say, **options, **WRITING) as llm:
             material.write_held_out(llm, held)
             while not material.num_parts or self._state["text_seconds"] < seconds:
                 begin = time.monotonic()
@@ -153,7 +161,9 @@ class Job:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _trainer(self, module: Any, texts: list[Text], initial: EagleHead | None) -> Trainer:
+    def _trainer(
+        self, module: Any, texts: list[Text], initial: AnyHead | None, read: Callable[[Trainer], None]
+    ) -> Trainer:
         settings = self.settings
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
@@ -163,38 +173,39 @@ class Job:
             batch_tokens=settings.batch_tokens,
             learning_rate=settings.learning_rate,
             seed=settings.seed,
+            deepen=_DEEPEN,
+            roots=_ROOTS,
         )
         state = self.work / "state.pt"
-        trainer = Trainer(module, head, texts, plan)
+        trainer = self._over(module, head, texts, plan)
+        read(trainer)
         if "steps" not in self._state:
-            trainer.settings = replace(plan, steps=self._steps_that_fit(module, texts, head))
+            trainer.settings = replace(trainer.settings, steps=self._steps_that_fit(trainer))
             self._note(steps=trainer.settings.steps)
         elif state.is_file():
             trainer.load(state)
         return trainer
 
-    def _new_head(self, module: Any, texts: list[Text]) -> EagleHead:
+    def _over(self, module: Any, head: Any, texts: Sequence[Text], plan: Settings) -> Trainer:
+        return self.kind.trainer(module, head, texts, plan)
+
+    def _new_head(self, module: Any, texts: list[Text]) -> AnyHead:
         """A fresh one, whose output is cut to the tokens that are frequent in the texts."""
-        config = EagleConfig.of_target(module.config, None, self.settings.draft_vocab)
+        vocab_size = int(module.config.vocab_size)
         answers = np.concatenate([text.tokens[text.prompt_len :] for text in texts])
-        counts = np.bincount(answers, minlength=config.vocab_size)
-        ids = np.sort(np.argsort(-counts, kind="stable")[: config.draft_vocab_size])
+        counts = np.bincount(answers, minlength=vocab_size)
+        ids = np.sort(np.argsort(-counts, kind="stable")[: min(self.settings.draft_vocab, vocab_size)])
         length = min(64, max(len(text.tokens) for text in texts))
         sample = np.stack([text.tokens[:length] for text in texts if len(text.tokens) >= length][:16])
-        return new_head(
-            config, module, torch.from_numpy(ids), torch.from_numpy(sample.astype(np.int64)), self.settings.seed
-        )
+        sample_ids = torch.from_numpy(sample.astype(np.int64))
+        return self.kind.new(module, torch.from_numpy(ids), sample_ids, self.settings.seed)
 
-    def _steps_that_fit(self, module: Any, texts: list[Text], head: EagleHead) -> int:
-        """By the time of a few steps of a head that is thrown away."""
-        trial = EagleHead(head.config)
-        trial.load_state_dict(head.state_dict())
-        trainer = Trainer(module, trial, texts, Settings(steps=6, batch_tokens=self.settings.batch_tokens))
-        trainer.run(2)
-        begin = time.monotonic()
-        trainer.run()
-        left = 60 * self.settings.minutes - self._state["text_seconds"]
-        return max(8, int(left / ((time.monotonic() - begin) / 4)))
+    def _steps_that_fit(self, run: Trainer) -> int:
+        head = self.kind.blank(run.head.config)
+        head.load_state_dict(run.head.state_dict())
+        seconds = (60 * self.settings.minutes - self._state["text_seconds"]) * (1 - _LOOK_SHARE)
+        self.say("reading the texts")
+        return steps_that_fit(run, self._over(run.model, head, run.texts, run.settings), seconds)
 
     def _train(self, trainer: Trainer, evals: list[Text], looking: float) -> None:
         """All steps that are left. looking: seconds of one look at the held-out texts."""
@@ -257,14 +268,15 @@ class Job:
             "written": True,
         }
         if (out / CONFIG).is_file():
-            old = Trainer(trainer.model, load_head(out), trainer.texts, trainer.settings)
+            there = self.kind.load(out, trainer.model.config.to_dict())
+            old = self._over(trainer.model, there, trainer.texts, trainer.settings)
             report["replaced"] = self._scores(old, evals)
             report["written"] = _mean(scores) >= _mean(report["replaced"])
         return report
 
     def _write(self, trainer: Trainer, vocabulary: Mapping[str, int], card: dict[str, Any]) -> None:
         """The head with what it was made from."""
-        head = EagleHead(replace(trainer.head.config, tokenizer=vocabulary_hash(vocabulary)))
+        head = self.kind.blank(replace(trainer.head.config, tokenizer=vocabulary_hash(vocabulary)))
         head.load_state_dict(trainer.head.state_dict())
         save_head(head, self.settings.out, {"card": card})
 

@@ -11,6 +11,7 @@ Does not know: heads, losses.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,14 @@ from draftproof.measure.chatlog import read_sample
 from draftproof.measure.files import write_whole
 from draftproof.measure.lines import read_lines
 from draftproof.train import prompts as shipped
-from draftproof.train.trainer import Text
+from draftproof.train.texts import Text
 from draftproof.types import SamplingParams
 
-PART = 64  # prompts of a part
-_ABOUT = 12  # of them about texts of the part before
+PART = 128  # prompts of a part
+_ABOUT = 24  # of them about texts of the part before
+# How an engine writes them soonest: many at once. The last bit of a training text is free.
+WRITING: dict[str, Any] = {"max_sequences": 96, "kv_memory": 2 << 30, "numerics": "fast"}
+_HELD, _PART = "held-out.json", re.compile(r"texts-\d{5}\.json")
 _HELD_NEW = 96  # tokens of a held-out text
 
 
@@ -81,6 +85,18 @@ class Material:
             count += 1
         return count
 
+    def take(self, folder: Path) -> int:
+        """Copies the parts and the held-out texts that another run wrote; the number of parts."""
+        names = [name for name in (path.name for path in sorted(folder.glob("texts-*.json"))) if _PART.fullmatch(name)]
+        if not names or not (folder / _HELD).is_file():
+            raise InputError(
+                f"{folder} holds no texts of another run (texts-00000.json, ... and {_HELD}): name its work/"
+            )
+        for name in (*names, _HELD):
+            _read(folder / name)
+            write_whole(self._folder / name, (folder / name).read_bytes())
+        return self.num_parts
+
     def write_part(self, llm: Writer) -> None:
         """The next part."""
         number = self.num_parts
@@ -104,7 +120,7 @@ class Material:
 
     def write_held_out(self, llm: Writer, more: Sequence[Asked]) -> None:
         """Greedy texts that no head is trained on: of the shipped held-out prompts, of some on texts, and `more`."""
-        path = self._folder / "held-out.json"
+        path = self._folder / _HELD
         if path.is_file():
             return
         chat = [Asked(text, "chat") for text in shipped.HELD_OUT]
@@ -119,7 +135,7 @@ class Material:
 
     def held_out(self) -> list[Text]:
         """What a head is judged by."""
-        return list(_texts(_read(self._folder / "held-out.json")))
+        return list(_texts(_read(self._folder / _HELD)))
 
     def _write(self, path: Path, chosen: Sequence[Asked], params: Sequence[SamplingParams], llm: Writer) -> None:
         outputs = llm.generate([each.prompt for each in chosen], list(params), chat=True)

@@ -21,12 +21,13 @@ class TrainSettings:
     data: Path | None = None
     bucket_field: str | None = None
     init: Path | None = None
+    texts: Path | None = None  # a folder with texts that another run wrote (its work/): no more are written
     minutes: float = 180.0
     draft_vocab: int = 8192
     max_new: int = 224
     seed: int = 0
-    batch_tokens: int = 1024
-    learning_rate: float = 5e-4
+    batch_tokens: int = 512
+    learning_rate: float = 1e-3
     weights: str = "auto"
     cache_dir: Path | None = None
     threads: int | None = None

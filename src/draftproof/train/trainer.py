@@ -1,8 +1,11 @@
 """Trains a head on texts, in a run that can be killed at any time.
 
-The order of texts, the learning rate and the number of steps follow from the settings, the seed and the step alone; a
-checkpoint holds the head, the optimiser and the step. So a resumed run ends in the same head as an unbroken one (to
-the bit on a CPU with the same number of threads).
+The order of texts, the learning rate, the depth of the unroll and the number of steps follow from the settings, the
+seed and the step alone; a checkpoint holds the head, the optimiser and the step. So a resumed run ends in the same head
+as an unbroken one (to the bit on a CPU with the same number of threads).
+
+A run that was told to `read` sees each text once and trains on what it kept (`sights`, `fused`); else the target runs
+anew over every batch (`unroll`).
 
 Invariant: a checkpoint is written whole beside the old one and put in its place; a full disk leaves the old one.
 
@@ -21,11 +24,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from draftproof.models.eagle import EagleHead
+from draftproof.train.fused import fused, some_columns
+from draftproof.train.sights import BUDGET, Library, Reader, glance, kept_width, seen
+from draftproof.train.texts import Text
 from draftproof.train.unroll import Sight, see, unroll
+
+__all__ = ["Score", "Settings", "Text", "Trainer", "padded", "rate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +50,8 @@ class Settings:
     weight_decay: float = 0.01
     clip: float = 1.0
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Text:
-    """One prompt and the target's own completion."""
-
-    tokens: NDArray[np.int32]  # [S]
-    prompt_len: int
-    bucket: str = "chat"
+    deepen: float = 0.0  # share of the steps that look one draft ahead only; those after it unroll wholly
+    roots: float = 1.0  # share of a text's places that the drafts after the first are learned at
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,7 @@ class Trainer:
     settings: Settings
     step: int = 0
     losses: list[float] = field(default_factory=list)
+    library: Library | None = None
     _optimiser: Any = None
 
     def __post_init__(self) -> None:
@@ -91,11 +92,19 @@ class Trainer:
         """Where the target is."""
         return torch.device(self.model.device)
 
+    def read(self, reader: Reader, budget: int = BUDGET) -> None:
+        """Lets the run read each text once, in windows that fit into the budget (bytes), not anew for every batch."""
+        output = self.model.get_output_embeddings().weight[self.head.draft_ids]
+        width = kept_width(self.head.fc.in_features)
+        self.library = Library(
+            self.texts, lambda text: seen(text, reader, output, self.settings.max_length), width, budget
+        )
+
     def run(self, until: int | None = None, watch: Callable[[Trainer], None] | None = None) -> None:
         """Trains up to step `until` (the settings' end by default); `watch` is called after each step."""
         last = self.settings.steps if until is None else min(until, self.settings.steps)
         for batch in islice(self._batches(), self.step, last):
-            self._one([self.texts[i] for i in batch])
+            self._one(batch)
             self.step += 1
             if watch is not None:
                 watch(self)
@@ -137,15 +146,26 @@ class Trainer:
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
-    def _one(self, texts: Sequence[Text]) -> None:
+    def _one(self, batch: Sequence[int]) -> None:
         for group in self._optimiser.param_groups:
             group["lr"] = self.settings.learning_rate * rate(self.step, self.settings)
-        found = self._unrolled(self._see(texts))
+        loss = self._loss(batch)
         self._optimiser.zero_grad(set_to_none=True)
-        found.loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.head.parameters(), self.settings.clip)
         self._optimiser.step()
-        self.losses.append(float(found.loss.detach()))
+        self.losses.append(float(loss.detach()))
+
+    def _loss(self, batch: Sequence[int]) -> Tensor:
+        if self.library is None:
+            loss: Tensor = self._unrolled(self._see([self.texts[i] for i in batch])).loss
+            return loss
+        settings, sight = self.settings, glance(self.library.of(batch))
+        depth = settings.unroll if self.step >= settings.deepen * settings.steps else 1
+        columns = some_columns(sight, settings.roots, (settings.seed, self.step))
+        embedding = self.model.get_input_embeddings().weight
+        output = self.model.get_output_embeddings().weight[self.head.draft_ids]
+        return fused(self.head, (embedding, output), sight, depth, settings.decay, columns)
 
     def _unrolled(self, sight: Sight) -> Any:
         embedding = self.model.get_input_embeddings().weight
@@ -158,10 +178,17 @@ class Trainer:
         return see(self.model, self.head, tokens.to(self.device), counts.to(self.device))
 
     def _batches(self) -> Iterator[list[int]]:
-        """Texts of each step from the first on: every pass has an order of its own, from the seed."""
+        """Texts of each step from the first on."""
+        steps = self.settings.steps
+        shares = [(range(len(self.texts)), steps)] if self.library is None else self.library.shares(steps)
+        for window, num in shares:
+            yield from islice(self._passes(window), num)
+
+    def _passes(self, window: range) -> Iterator[list[int]]:
+        """Batches of these texts without end: every pass has an order of its own, from the seed."""
         for number in count():
-            rng = np.random.default_rng([self.settings.seed, number])
-            order = rng.permutation(len(self.texts)).tolist()
+            rng = np.random.default_rng([self.settings.seed, number, window.start])
+            order = [window[i] for i in rng.permutation(len(window)).tolist()]
             batches = list(_packed(self.texts, order, self.settings))
             yield from (batches[i] for i in rng.permutation(len(batches)))
 

@@ -5,6 +5,8 @@ the same root t; its token is the text's next one. So step j at root t predicts 
 round that began behind token t+1 does. Attention of step j sees the roots up to t of step 0 (true states, which is what
 a cache holds) and its own branch: step 1..j at the same root.
 
+Roots are the places whose first draft is a token of the completion: where rounds begin.
+
 Invariant: `match[j]` is the acceptance a greedy round would have at draft j+1 on this text, given that the drafts
 before it were the text's own.
 
@@ -88,7 +90,7 @@ def unroll(
         hidden = head(embedding[_later(tokens, step)], hidden, positions + step, attend)
         log_q = torch.log_softmax(functional.linear(head.norm(hidden), output).float(), -1)  # [B, S, Vd]
         judge = _later(sight.scores, step).float()  # of the target after token t+1+step
-        counts = _later(sight.counts, step).clone()
+        counts = _later(sight.counts, step) & _later(sight.counts, 0)
         counts[:, length - 1 - step :] = False
         num = counts.sum().clamp(min=1)
         total = total + decay**step * (-(torch.softmax(judge, -1) * log_q).sum(-1) * counts).sum() / num
