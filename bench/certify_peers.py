@@ -1,11 +1,14 @@
 """Certificates of other engines: python -m bench.certify_peers SUBJECT [--temperature T] [--tokens N] --out FILE
 
 SUBJECT is transformers-lookup, transformers-assisted (an assistant with the model's own layers, its weights moved at
-random, so that it is right about as often as not), vllm (with --endpoint and --baseline) or vllm-plain (the baseline as
-its own subject: the control that shows what the reference alone would raise).
+random, so that it is right about as often as not), llama-cpp-lookup (on the GGUF file, in its own environment:
+`python -m bench.run --install llamacpp`; with -flash: with its fused attention) or vllm (with --endpoint and
+--baseline). llama-cpp-plain and vllm-plain are the baseline as its own subject: the control that shows what the
+reference alone would raise.
 
-The reference is the same weights in float32 by transformers' own forward, teacher-forced. Greedy differences are ties
-within twice the drift that is measured first: the largest difference of a logit between the widths that decoding uses.
+The reference is teacher-forced: llama.cpp's own rows for llama.cpp, for all others the same weights in float32 by
+transformers' own forward. Greedy differences are ties within twice the drift that is measured first: the largest
+difference of a logit between the widths that decoding uses.
 
 Does not know: what the tests are.
 """
@@ -21,9 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from bench import provenance
+from bench.environments import ENVIRONMENTS
 from draftproof.certify import Certificate, Job, LawReference, Plan, Sampler, dumps, run
 from draftproof.certify.adapters import PEER_TESTS, PeerReference, PeerSampler, open_peer
 from draftproof.certify.adapters.foreign import drift_of
+from draftproof.certify.again import Given, PeerRecipe
 from draftproof.certify.endpoint import Endpoint, EndpointOptions
 from draftproof.certify.engine import hashes
 from draftproof.certify.own import PROMPTS
@@ -34,9 +39,13 @@ from draftproof.params import SamplingParams
 from draftproof.text.tokenizer import Tokenizer
 
 _ASSISTANT = {"assistant_layers": 30, "assistant_noise": 0.15, "assistant_tokens": 4}
-_METHODS: Mapping[str, Mapping[str, Any]] = {
-    "transformers-lookup": {"lookup": 4, "ngram": 3},
-    "transformers-assisted": _ASSISTANT,
+_LOOKUP = {"lookup": 4, "ngram": 3}
+_METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # SUBJECT: adapter, options beside the model
+    "transformers-lookup": ("transformers", _LOOKUP),
+    "transformers-assisted": ("transformers", _ASSISTANT),
+    "llama-cpp-lookup": ("llama-cpp", _LOOKUP),
+    "llama-cpp-plain": ("llama-cpp", {}),
+    "llama-cpp-lookup-flash": ("llama-cpp", {**_LOOKUP, "flash": True}),
 }
 _DRIFT_TEXTS, _DRIFT_TOKENS = 4, 48
 
@@ -58,7 +67,7 @@ def certify(subject: Sampler, laws: LawReference, plain: Sampler, plan: Plan, ou
     return run(subject, laws, plan, baseline=plain, state=Path(f"{out}.part"), progress=say)
 
 
-def transformers_drift(plain: PeerSampler, plan: Plan) -> dict[str, float]:
+def drift_by_width(plain: PeerSampler, plan: Plan) -> dict[str, float]:
     """By width of a step, the largest over some greedy texts."""
     found: dict[str, float] = {}
     for number in range(_DRIFT_TEXTS):
@@ -70,16 +79,20 @@ def transformers_drift(plain: PeerSampler, plan: Plan) -> dict[str, float]:
     return found
 
 
-def _transformers(name: str, folder: str, tokenizer: Tokenizer, args: argparse.Namespace) -> Certificate:
-    plan = plan_of(tokenizer, args)
+def _peer(name: str, folder: str, tokenizer: Tokenizer, args: argparse.Namespace) -> Certificate:
+    plan, (engine, method) = plan_of(tokenizer, args), _METHODS[name]
+    python = ENVIRONMENTS["llamacpp"].python if engine == "llama-cpp" else None
+    model = str(resolve("demo").path) if engine == "llama-cpp" else folder
     with ExitStack() as stack:
-        base = {"model": folder, "threads": args.threads}
-        plain = stack.enter_context(open_peer("transformers", base))
-        subject = stack.enter_context(open_peer("transformers", {**base, **_METHODS[name]}))
-        drift = transformers_drift(plain, plan)
+        base = {"model": model, "threads": args.threads, **{k: v for k, v in method.items() if k == "flash"}}
+        plain = stack.enter_context(open_peer(engine, base, python=python))
+        subject = stack.enter_context(open_peer(engine, {**base, **method}, python=python))
+        drift = drift_by_width(plain, plan)
         laws = PeerReference(plain.peer, plain, max(drift.values()))
         made = certify(subject, laws, plain, plan, args.out)
     made["drift_by_width"] = drift
+    again = PeerRecipe(engine, "demo", {"threads": args.threads, **method}, Given(python=python and str(python)))
+    made["again"] = again.as_json()
     return made
 
 
@@ -127,11 +140,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = provenance.begin(given, "bench.certify_peers", args.seed)
     folder = Loader(Cache(None), print).folder(resolve("demo"))
     tokenizer = Tokenizer.from_folder(folder)
-    make = _transformers if args.subject in _METHODS else _vllm
+    make = _peer if args.subject in _METHODS else _vllm
     made = make(args.subject, str(folder), tokenizer, args)
-    made["model"] = {"name": "demo", "files": hashes(folder)}
+    gguf = resolve("demo").path
+    made["model"] = {"name": "demo", "files": {**hashes(folder), **hashes(gguf)}}
     made["provenance"] = provenance.end(started)
-    args.out.write_text(dumps(_without_paths(made, {str(folder): "demo"})) + "\n", encoding="utf-8")
+    python = str(ENVIRONMENTS["llamacpp"].python)
+    names = {str(folder): "demo", str(gguf): gguf.name, python: "the interpreter that has it"}
+    args.out.write_text(dumps(_without_paths(made, names)) + "\n", encoding="utf-8")
     print(json.dumps({name: made[name] for name in ("verdict", "summary", "reasons", "fault")}, indent=1))
     return 0
 

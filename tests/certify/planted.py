@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from draftproof.types import Draft, Verdict
 
 deciding = importlib.import_module("draftproof.rules.decide")
 rejecting = importlib.import_module("draftproof.rules.reject")
+blocking = importlib.import_module("draftproof.rules.block")
 
 
 def truncated(law: Any, top_p: float) -> Any:
@@ -31,7 +32,6 @@ def truncated(law: Any, top_p: float) -> Any:
 
 def raw_law_in_the_ratio(patch: Any) -> None:
     """Drawn after top-p, reported from before it."""
-    from dataclasses import replace
 
     patch.setattr(choosing, "warp", lambda row, params: warp(row, replace(params, top_p=1.0)))
     patch.setattr(choosing, "draw", lambda law, uniform: draw(truncated(law, 0.7), uniform))
@@ -157,6 +157,36 @@ def ending_ignored_inside_a_round(patch: Any) -> None:
     patch.setattr(stop, "_ending", ending)
 
 
+def block_correction_from_the_target(patch: Any) -> None:
+    """The token after a refusal is drawn from the target's law, not from what the chain left of it."""
+    original = blocking.block
+
+    def block(draft: Draft, target_law: Callable[[int], Any], coins: Any) -> Verdict:
+        verdict = original(draft, target_law, coins)
+        if verdict.source == "bonus":
+            return verdict
+        last = len(verdict.path)
+        return replace(verdict, next_token=coins.draw(last, target_law(last)))
+
+    patch.setattr(deciding, "block", block)
+
+
+def block_weights_not_capped(patch: Any) -> None:
+    """A likely token pays for an unlikely one after it."""
+
+    def weights(tokens: Any, laws: Any, draft_laws: Any) -> list[Any]:
+        found = [1.0]
+        for token, law, draft_law in zip(tokens, laws, draft_laws, strict=False):
+            found.append(found[-1] * float(law[token]) / float(draft_law[token]))
+        return [min(each, 1.0) for each in found]
+
+    patch.setattr(blocking, "_weights", weights)
+
+
+def block_judged_with_one_number(patch: Any) -> None:
+    patch.setattr(deciding, "RoundCoins", OneNumber)
+
+
 class DependentSiblings(LawDrafter):
     """Draws until the candidates differ and keeps the last two: a choice made after seeing them (D2)."""
 
@@ -212,6 +242,15 @@ CASES = [
     Case(bonus_from_the_wrong_row, ("bonus",), toy={"like": 0.3}),
     Case(first_draft_unverified, ("acceptance",)),
     Case(ending_ignored_inside_a_round, ("ending",), toy={"like": 0.3}, tests=("fit",), tokens=600),
+    Case(block_correction_from_the_target, ("correction",), {"rule": "block"}, toy={"like": 1.2}),
+    Case(block_weights_not_capped, ("acceptance", "round_state"), {"rule": "block"}, toy={"gamma": 4}, tokens=2500),
+    Case(
+        block_judged_with_one_number,
+        ("acceptance", "round_state"),
+        {"rule": "block"},
+        toy={"gamma": 4, "like": 0.9},
+        tokens=4000,
+    ),
     Case(siblings_without_renormalising, ("siblings",), toy=THREE, drafter=two_siblings, tokens=4000),
     Case(
         distinct_judged_as_independent, ("siblings",), toy=THREE, drafter=lambda: two_siblings("distinct"), tokens=4000

@@ -29,7 +29,8 @@ LAWS: tuple[dict[str, Any], ...] = (
     {"temperature": 1.5, "top_k": 4},
     {"temperature": 0.9, "min_p": 0.1},
 )
-MIXES = tuple(product(DRAFTERS, RULES, LAWS))  # 84: one after another, then again with other targets
+# 92: one after another, then again with other targets; `block` differs from `reject` where chains are drawn
+MIXES = (*product(DRAFTERS, RULES, LAWS), *product(("model", "iid_siblings"), ("block",), LAWS))
 
 
 def _drafter(name: str, rng: np.random.Generator, table: np.ndarray) -> Any:

@@ -258,45 +258,136 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None
 
 
 class FakeLlama:
-    """llama_cpp.Llama: counts upwards."""
+    """llama_cpp.Llama: counts upwards, and keeps what its draft model offers while that is what it counts."""
 
-    def __init__(self, model: str, draft_model: Any = None, **options: Any) -> None:
-        self.draft_model, self.asked, self.seed = draft_model, {}, None
+    def __init__(self, model: str, draft_model: Any = None, logits_all: bool = False, **options: Any) -> None:
+        self.draft_model, self.logits_all, self.options = draft_model, logits_all, options
+        self.asked: dict[str, Any] = {}
+        self.seed: int | None = None
+        self.scores = np.zeros((64, 50), np.float32)
+        self.num = 0
 
     def n_vocab(self) -> int:
         return 50
 
     def reset(self) -> None:
-        """Nothing."""
+        self.num = 0
+
+    def eval(self, tokens: list[int]) -> None:
+        """A row says its token, and a little the width of the step."""
+        for token in tokens:
+            self.scores[self.num] = token + (0.25 if len(tokens) == 1 else 0.0)
+            self.num += 1
 
     def set_seed(self, seed: int) -> None:
         self.seed = seed
 
-    def generate(self, tokens: list[int], **asked: Any) -> Iterator[int]:
-        self.asked = asked
+    def generate(
+        self, tokens: list[int], *, reset: bool, temp: float, top_k: int, top_p: float, min_p: float,
+        repeat_penalty: float, presence_penalty: float, frequency_penalty: float, logits_processor: Any = None,
+    ) -> Iterator[int]:  # fmt: skip
+        self.asked = {k: v for k, v in locals().items() if k not in ("self", "tokens")}
+        left: list[int] = []
         while True:
-            tokens = [*tokens, tokens[-1] + 1]
+            scores = np.zeros(50, np.float32)
+            scores[tokens[-1] + 1] = 1.0
+            for process in logits_processor or ():
+                scores = process(None, scores)
+            tokens = [*tokens, int(scores.argmax())]
             yield tokens[-1]
+            if left and left[0] == tokens[-1]:
+                left = left[1:]
+            elif self.draft_model is not None:
+                left = list(self.draft_model(np.array(tokens)))
 
     def close(self) -> None:
         """Nothing."""
 
 
-def test_llama_cpp_is_asked_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def llama(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """llama(options...) -> PeerSampler over the stand-in, whose drafts are the next number and a wrong one."""
+    lookups: list[dict[str, Any]] = []
+
+    def lookup(**options: Any) -> Any:
+        lookups.append(options)
+        return lambda ids: np.array([ids[-1] + 1, 0])
+
     stand_in(monkeypatch, "llama_cpp", Llama=FakeLlama)
-    stand_in(monkeypatch, "llama_cpp.llama_speculative", LlamaPromptLookupDecoding=lambda **options: options)
+    stand_in(monkeypatch, "llama_cpp.llama_speculative", LlamaPromptLookupDecoding=lookup)
     monkeypatch.setattr("importlib.metadata.version", lambda _: "0")
-    made = open_peer("llama-cpp", {"model": "x.gguf", "lookup": 5})
+
+    def make(**options: Any) -> PeerSampler:
+        made = open_peer("llama-cpp", {"model": "x.gguf", **options})
+        assert not options.get("lookup") or lookups[-1] == {"max_ngram_size": 3, "num_pred_tokens": options["lookup"]}
+        return made
+
+    return make
+
+
+def test_llama_cpp_is_asked_for_everything(llama: Any) -> None:
+    made = llama()
     stops = Job(0, (1, 2, 3), SamplingParams(temperature=0.7, top_k=9, seed=1 << 33, max_new_tokens=9), frozenset({6}))
     (sample,) = made.sample([stops])
-    assert (sample.tokens, sample.finish) == ((4, 5, 6), "stop")
-    (sample,) = made.sample([job(max_new_tokens=4)])
+    assert (sample.tokens, sample.finish, sample.rounds) == ((4, 5, 6), "stop", None)
+    first = made.peer._llm.seed
+    (sample,) = made.sample([job(max_new_tokens=4, presence_penalty=0.5)])
     assert (sample.tokens, sample.finish) == ((4, 5, 6, 7), "length")
-    llm = made.peer._llm  # type: ignore[attr-defined]
-    assert llm.draft_model == {"max_ngram_size": 3, "num_pred_tokens": 5}
-    assert {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0, "temp": 1.0}.items() <= llm.asked.items()
-    with pytest.raises(InvalidParams, match="minimum length"):
-        made.sample([Job(0, (1,), SamplingParams(min_new_tokens=2), frozenset({6}))])
+    wanted = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0, "temp": 1.0, "presence_penalty": 0.5}
+    assert wanted.items() <= made.peer._llm.asked.items()
+    assert made.peer._llm.options["last_n_tokens_size"] == 1024  # penalties see the whole text
+    made.sample([Job(0, (1,), SamplingParams(temperature=0.7, seed=1 << 34, max_new_tokens=1))])
+    assert first != made.peer._llm.seed  # seeds that differ above 32 bits
+
+
+def test_llama_cpp_keeps_a_minimum_length(llama: Any) -> None:
+    (sample,) = llama().sample([Job(0, (1, 2), SamplingParams(min_new_tokens=2, max_new_tokens=4), frozenset({3}))])
+    assert 3 not in sample.tokens[:2]
+
+
+def test_rounds_of_llama_cpp_are_looked_on(llama: Any) -> None:
+    made = llama(lookup=2)
+    assert made.peer._llm.logits_all  # else its buffer of logits ends before a long text does
+    (sample,) = made.sample([job(max_new_tokens=4)])
+    rounds = [(r.num_tokens, r.num_accepted, r.num_tested, r.num_drafted) for r in sample.rounds or ()]
+    assert rounds == [(1, 0, 0, 0), (2, 1, 2, 2), (1, 1, 1, 2)]
+
+
+def test_what_llama_cpp_means_otherwise_is_refused(llama: Any) -> None:
+    made = llama()
+    with pytest.raises(InvalidParams, match="cuts by top_p before the temperature"):
+        made.sample([job(top_p=0.5, temperature=0.7)])
+    assert made.sample([job(top_p=0.5)])
+    with pytest.raises(InvalidParams, match="repetition_penalty"):
+        made.sample([job(repetition_penalty=1.2)])
+    with pytest.raises(SubjectFailed, match="raise the option context"):
+        made.sample([job(max_new_tokens=5000)])
+
+
+def test_rows_of_llama_cpp(llama: Any) -> None:
+    made = llama()
+    np.testing.assert_array_equal(PeerReference(made.peer).logits(job(), (7,))[:2], [7, 7])
+    assert made.peer.drift([1, 2, 3, 4, 5], 2, [1, 2]) == {"1": 0.25, "2": 0.25}
+    made.close()
+
+
+def test_llama_cpp_really() -> None:
+    """In its own environment, where there is one: lookup, a minimum length, and rows that fit its greedy text."""
+    python = Path(__file__).parents[2] / ".cache/peers/llamacpp/bin/python"
+    if not python.is_file():
+        pytest.skip("no environment of llama-cpp-python: make it with python -m bench.run --install llamacpp")
+    from draftproof.models.source import resolve
+
+    options = {"model": str(resolve("demo").path), "lookup": 4, "threads": 1, "context": 256, "flash": True}
+    with open_peer("llama-cpp", options, python=python) as made:
+        prompt = (504, 338, 253, 504, 338, 253, 504, 338)
+        greedy = Job(0, prompt, SamplingParams(max_new_tokens=12, seed=1), frozenset({2}))
+        (sample,) = made.sample([greedy])
+        assert sum(r.num_drafted for r in sample.rounds or ()) > 0
+        for index, law in enumerate(PeerReference(made.peer).laws(greedy, sample.tokens)):
+            assert int(law.argmax()) == sample.tokens[index]
+        longer = Job(0, prompt, SamplingParams(max_new_tokens=4, min_new_tokens=4), frozenset(sample.tokens[:1]))
+        assert sample.tokens[0] not in made.sample([longer])[0].tokens
 
 
 def test_openvino_genai_really(pytestconfig: pytest.Config) -> None:

@@ -166,3 +166,26 @@ def test_greedy_words():
     many = Result("identity.greedy", "h", 4000, detail={"share_99": 0.00115})
     assert made(few, plan=plan, right=[])["verdict"] == "not_enough_evidence"
     assert "0.11% of them" in made(many, plan=plan, right=[])["summary"]
+
+
+def test_what_a_terminal_would_obey_is_escaped():
+    certificate = {**made(), "names": ["\x9b2J", "\u202eeno", "\ud800", "\u20ac"]}
+    text = dumps(certificate)
+    assert text.encode()  # a lone surrogate is no text
+    assert not set("\x9b\u202e") & set(text)
+    assert "\u20ac" in text
+    assert json.loads(text)["names"] == certificate["names"]
+
+
+def test_a_run_that_broke_off_checks_nothing():
+    before, gone = {**made(), "versions": {}}, {**made(failure="fit: gone"), "versions": {}}
+    assert still_holds(before, gone)["holds"] is None
+    assert still_holds(before, {**made(fit("bonus", 1e-9), failure="fit: gone"), "versions": {}})["holds"] is False
+    assert still_holds(gone, gone)["holds"] is True
+
+
+def test_ties_are_in_the_summary():
+    plan = Plan(((1,),), SamplingParams())
+    detail = {"share_99": 0.001, "ties": 2, "texts": 9, "widest_tie": 0.22}
+    summary = made(Result("identity.greedy", "h", 4000, detail=detail), plan=plan, right=[])["summary"]
+    assert "2 of 9 texts part from plain decoding's at a near tie, the widest 0.22 of a logit" in summary

@@ -7,7 +7,6 @@ import json
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,6 +47,7 @@ class Fake:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Any] = []
         self.lock = threading.Lock()
+        self.closed, self.left, self.stalled_out = threading.Event(), threading.Event(), threading.Event()
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -56,7 +56,8 @@ class Fake:
             def do_GET(self) -> None:
                 models = {"data": [{"id": "toy", "owned_by": fake.owner}]}
                 metrics = 'vllm:spec_decode_num_draft_tokens_total{a="1"} 8.0\n'
-                self.answer(200, metrics if self.path == "/metrics" else json.dumps(models))
+                told = fake.quirks.get("models", json.dumps(models))
+                self.answer(200, metrics if self.path == "/metrics" else told)
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -65,10 +66,27 @@ class Fake:
                     fake.headers.append(self.headers)
                     number = len(fake.bodies)
                 status, text = fake.reply(number, body)
-                if status:
+                if number > fake.quirks.get("trickles_after", number):
+                    self.trickle()
+                elif status:
                     self.answer(status, text)
                 else:
                     self.connection.shutdown(socket.SHUT_RDWR)
+
+            def trickle(self) -> None:
+                """One byte after the other, of a header that never ends or of a body; until who asked has left."""
+                self.close_connection = True
+                if fake.quirks["part"] == "body":
+                    self.send_response(200)
+                    self.send_header("Content-Length", "1000000")
+                    self.end_headers()
+                else:
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+                with suppress(OSError):
+                    while not fake.closed.wait(0.02):
+                        self.wfile.write(b" ")
+                    return
+                fake.left.set()
 
             def answer(self, status: int, text: str) -> None:
                 data = text.encode()
@@ -93,7 +111,8 @@ class Fake:
         if number > quirks.get("dies_after", number):
             return 0, ""
         if number > quirks.get("stalls_after", number):
-            time.sleep(quirks["stall_s"])
+            self.closed.wait(quirks["stall_s"])
+            self.stalled_out.set()
         if number <= quirks.get("busy", 0):
             return quirks.get("status", 503), '{"error": {"message": "come again"}}'
         if quirks.get("refuses_ids") and not isinstance(body["prompt"], str):
@@ -124,6 +143,7 @@ class Fake:
         return {"choices": [choice], "usage": {"prompt_tokens": count, "completion_tokens": body["max_tokens"]}}
 
     def close(self) -> None:
+        self.closed.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -322,6 +342,43 @@ def test_what_was_done_before_it_failed_is_kept(fake: Any, endpoint: Any, quirks
     assert not by_name["fit.law"]["alarm"]
 
 
+@pytest.mark.parametrize("part", ["body", "headers"])
+def test_a_server_that_trickles_for_ever_is_stalled(fake: Any, endpoint: Any, part: str) -> None:
+    laws = EndpointLaws(endpoint(fake().url, "the target"), VOCAB, top=2)
+    slow = fake(trickles_after=40, part=part)
+    asked = plan(batch=8, tests=("fit",), text_tokens=16)
+    made = run(endpoint(slow.url, timeout_s=30.0, deadline_s=0.5), laws, asked)
+    assert made["verdict"] == "not_enough_evidence"
+    assert "stalled: the answer was not whole in 0.5 s" in made["reasons"][0]
+    assert {test["test"]: test for test in made["tests"]}["fit.law"]["count"] >= 128
+    assert slow.left.wait(10)  # its connections are closed, nobody goes on reading
+
+
+def test_a_failure_waits_for_nobody_else(fake: Any, endpoint: Any) -> None:
+    """One of several requests fails at once while the others stall: those are given up, not waited for."""
+    server_ = fake(stalls_after=2, stall_s=20.0, busy=2, status=500)
+    made = endpoint(server_.url, prompts="ids", concurrency=4)
+    made._reader.how = "token_ids"  # as after a first answer
+    with pytest.raises(SubjectFailed, match="500: come again"):
+        made.sample([job(n) for n in range(6)])
+    assert not server_.stalled_out.is_set()
+    right = endpoint(fake().url)
+    assert len(right.sample([job(n) for n in range(3)])) == 3  # and nothing is given up that comes later
+
+
+def test_what_a_server_says_can_not_steer_a_terminal(fake: Any, endpoint: Any) -> None:
+    server_ = fake(garbage="\x1b[2J\x9b\u202e<html>")
+    with pytest.raises(SubjectFailed) as caught:
+        endpoint(server_.url).sample([job()])
+    assert str(caught.value).isprintable()
+    refusing = fake(busy=9, status=400)
+    refusing.reply = lambda *_: (400, json.dumps({"error": {"message": "\x1b]0;owned\x07 no\x9b"}}))
+    with pytest.raises(InputError) as refused:
+        endpoint(refusing.url, prompts="ids").sample([job()])
+    assert str(refused.value).isprintable()
+    assert "owned" in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("garbage", "reason"),
     [
@@ -330,6 +387,8 @@ def test_what_was_done_before_it_failed_is_kept(fake: Any, endpoint: Any, quirks
         ('{"choices": []}', "no single choice"),
         ('{"choices": [{"finish_reason": "length", "token_ids": ["x"]}]}', "no integers"),
         ('{"choices": [{"finish_reason": "content_filter", "token_ids": [1]}]}', "broke off"),
+        ('{"choices": [{"finish_reason": ["length"], "token_ids": [1]}]}', "broke off"),
+        ("[" * 100_000, "no JSON"),
         ('{"choices": [{"finish_reason": "length", "token_ids": [1]}], "usage": {"completion_tokens": 7}}', "counts 7"),
     ],
 )
@@ -356,11 +415,19 @@ def test_logprobs_that_stop_coming(fake: Any, endpoint: Any) -> None:
         ("http://127.0.0.1:1", {"api_key": "two words\n"}, "key"),
         ("http://127.0.0.1:1", {"prompts": "text"}, "tokenizer"),
         ("http://127.0.0.1:1", {"concurrency": 0}, "concurrency"),
+        ("http://127.0.0.1:1", {"deadline_s": 0.0}, "time-outs"),
+        ("http://me:secret@127.0.0.1:1", {}, "holds a user or a password"),
     ],
 )
 def test_what_can_not_be_used_is_said_at_once(endpoint: Any, url: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         endpoint(url, **options)
+
+
+@pytest.mark.parametrize("models", ["<html>", "[]", "{}", '{"data": 5}', '{"data": "toy"}', '{"data": [1, {"id": 2}]}'])
+def test_what_is_no_such_server(fake: Any, endpoint: Any, models: str) -> None:
+    with pytest.raises(InputError, match=r"no JSON|no OpenAI-compatible server"):
+        endpoint(fake(models=models).url)
 
 
 def test_unknown_models_and_switches(fake: Any, endpoint: Any) -> None:

@@ -54,6 +54,7 @@ def test_triage(row, drift, verdict):
     assert result.failed == (verdict == "fault")
     assert (difference["position"], difference["place"]) == (1, "accepted@1")
     assert (difference["logit_ours"], difference["logit_plain"]) == (row[0], row[1])
+    assert result.detail["widest_tie"] == (pytest.approx(0.001) if verdict == "tie" else None)
 
 
 def test_at_a_temperature_logits_decide_nothing():

@@ -202,3 +202,15 @@ def test_a_callable_that_raises_is_a_subject_that_failed():
 def test_a_reference_must_be_one():
     with pytest.raises(InvalidParams, match="know laws"):
         run(setup(0)[0], object.__new__(type("Nothing", (), {"name": "x", "facts": lambda self: {}})), setup(0)[2])
+
+
+@pytest.mark.parametrize("token", [10**30, -1])
+def test_ids_outside_the_vocabulary_are_a_fault_and_no_crash(token):
+    _, reference, plan = setup(0, tests=("fit",))
+    strange = FunctionSampler(lambda prompt, params: [token])
+    strange.vocab_size = 4
+    made = run(strange, reference, plan)
+    assert made["verdict"] == "fault"
+    assert made["fault"]["kind"] == "ending"
+    assert "not in the vocabulary of 4" in made["reasons"][0]
+    assert "no id of the vocabulary" in made["worst"]["detail"]["faults"][0]["what"]

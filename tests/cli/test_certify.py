@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from draftproof.certify import Plan
+from draftproof.certify import Plan, again
 from draftproof.certify.certificate import assemble
 from draftproof.certify.own import asked
 from draftproof.certify.results import Power, Result
 from draftproof.cli import certify
 from draftproof.engine.options import EngineOptions
+from draftproof.errors import InputError
 from draftproof.types import SamplingParams
 
 Command = Callable[..., Any]
@@ -32,6 +34,9 @@ class Own:
     plans: list[Plan] = field(default_factory=list)
     states: list[Path | None] = field(default_factory=list)
     texts: Sequence[str] = ()
+    failure: str | None = None
+    kind: str = "engine"
+    url: str = ""
 
     def plan(self, texts: Sequence[str], params: SamplingParams, **settings: Any) -> Plan:
         self.texts = texts
@@ -42,12 +47,12 @@ class Own:
         self.states.append(state)
         progress("fit", 1, 2)
         assert self.options is not None
-        facts = {"name": "draftproof", "kind": "engine", "options": asked(self.options)}
+        facts = {"name": "draftproof", "kind": self.kind, "options": asked(self.options), "url": self.url}
         results = [
             Result(f"fit.{name}", "h", self.count, self.p_value, Power(self.count, 9), detail={"cells": [5] * 10})
             for name in ("law", "tested")
         ]
-        made = assemble(plan, results, COUNTS, None, {"subject": facts, "reference": {"name": "target"}})
+        made = assemble(plan, results, COUNTS, self.failure, {"subject": facts, "reference": {"name": "target"}})
         return {**made, "versions": {}}
 
 
@@ -143,6 +148,9 @@ def test_a_certificate_is_run_again(command: Command, own: Own, tmp_path: Path) 
         (("--prompts", "no-such-file"), "can't read no-such-file"),
         (("--check", "no-such-file"), "can't read no-such-file"),
         (("--out", "no/such/folder/c.json"), "there is no folder"),
+        (("--out", "/dev/null"), "it is no regular file"),
+        (("--out", "c.json", "--html", "./c.json"), "--html and --out are the same file"),
+        (("--check", "c.json", "--html", "c.json"), "--html and --check are the same file"),
         (("--drafter", "magic"), "no drafter is called 'magic'"),
         (("--temperature", "-1"), "temperature must be"),
         (("--check", "c.json", "--tokens", "9"), "own settings: drop --tokens"),
@@ -157,12 +165,117 @@ def test_input_that_cannot_be_used(command: Command, own: Own, argv: tuple[str, 
     assert ran.err.count("\n") == 1
 
 
-def test_a_certificate_of_something_else_is_refused(command: Command, own: Own, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("{}", "holds no certificate"),
+        ("[" * 100_000, "holds no certificate"),
+        ("\0", "holds no certificate"),
+        ({"schema": 99}, "has certificate schema 99"),
+        ({"verdict": ["x"]}, "no whole certificate: its verdict"),
+        ({"plan": None}, "no whole certificate: it has no plan"),
+        ({"plan": {}}, "this is no plan of a certificate"),
+        ({"subject": {"kind": "engine"}}, "does not say how its engine was made"),
+        ({"subject": {"kind": "engine", "options": {"magic": 1}}}, "engine options can't be used"),
+        ({"subject": {"kind": "peer"}}, "does not say how its subject is opened; it was made by: draftproof"),
+        ({"subject": {"kind": "peer"}, "again": {"kind": "magic"}}, "can't be run again"),
+    ],
+)
+def test_what_is_no_certificate_is_said(command: Command, own: Own, tmp_path: Path, change: Any, words: str) -> None:
     path = tmp_path / "cert.json"
-    path.write_text("{}")
-    assert "holds no certificate" in command("certify", "--check", str(path)).err
     command("certify", "--out", str(path))
-    other = json.loads(path.read_text())
-    other["subject"]["kind"] = "endpoint"
-    path.write_text(json.dumps(other))
-    assert "not a certificate of draftproof's own engine" in command("certify", "--check", str(path)).err
+    path.write_text(change if isinstance(change, str) else json.dumps({**json.loads(path.read_text()), **change}))
+    ran = command("certify", "--check", str(path))
+    assert ran.code == 2
+    assert words in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.fixture
+def servers(own: Own, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What servers were opened; they answer as `own` does."""
+    opened: list[Any] = []
+
+    @contextmanager
+    def opening(options: Any, baseline: str | None, target: EngineOptions) -> Iterator[Own]:
+        opened.append((options.url, baseline, options.api_key, target))
+        own.options = target
+        own.kind, own.url = "endpoint", options.url
+        yield own
+
+    monkeypatch.setattr(again, "open_endpoint", opening)
+    return opened
+
+
+def test_a_server_is_checked_again_at_the_address_that_is_given(
+    command: Command, own: Own, servers: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "cert.json")
+    monkeypatch.setattr("sys.argv", ["draftproof", "certify", "--api-key", "s3cret", "--api-key=s3cret"])
+    asked = ("--baseline", "http://off", "--api-key", "s3cret", "--temperature", "0.5", "--weights", "int8")
+    assert command("certify", "--endpoint", "http://on", *asked, "--out", path).code == 0
+    assert "s3cret" not in Path(path).read_text()
+    monkeypatch.setattr("sys.argv", ["draftproof"])
+    monkeypatch.setenv("DRAFTPROOF_API_KEY", "another")
+    ran = command("certify", "--check", path)
+    assert ran.code == 2
+    assert "give its address again, --endpoint" in ran.err
+    assert len(servers) == 1  # nobody was asked at an address out of a file
+    ran = command("certify", "--check", path, "--endpoint", "http://moved", "--baseline", "http://off")
+    assert ran.code == 0
+    assert "the certificate still holds" in ran.out
+    assert "changed: subject.url was http://on, is http://moved" in ran.out
+    assert servers[1][:3] == ("http://moved", "http://off", "another")
+    assert servers[1][3] == servers[0][3]
+    assert own.plans[0] == own.plans[1]
+    ran = command("certify", "--check", path, "--python", "/usr/bin/python")
+    assert "drop --python" in ran.err
+
+
+def test_a_check_that_breaks_off_says_nothing_about_the_certificate(command: Command, own: Own, tmp_path: Path) -> None:
+    path, out = str(tmp_path / "cert.json"), str(tmp_path / "again.json")
+    command("certify", "--out", path)
+    own.failure = "fit: \x1b[2Jgone"
+    ran = command("certify", "--check", path, "--out", out)
+    assert ran.code == 3
+    assert "could not be run again to its end, so whether it holds is not known: broke off: fit: " in ran.out
+    assert "\x1b" not in ran.out
+    assert json.loads(Path(out).read_text())["check"]["holds"] is None
+
+
+def test_what_was_tested_stays_until_the_certificate_is_on_the_disk(
+    command: Command, own: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, state = tmp_path / "cert.json", tmp_path / "cert.json.part"
+    state.write_text("{}")
+
+    def full(path: Path, data: bytes) -> None:
+        raise InputError(f"can't write {path}: the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(certify, "write_whole", full)
+        assert command("certify", "--out", str(out)).code == 2
+    assert state.exists()
+    assert command("certify", "--out", str(out)).code == 0
+    assert not state.exists()
+    state.write_text("{}")
+    own.failure = "fit: gone"
+    assert command("certify", "--out", str(out)).code == 3
+    assert state.exists()  # the subject may come back
+
+
+def test_another_engine_does_not_take_options_of_ours(command: Command, own: Own) -> None:
+    for option, value in (("--threads", "1"), ("--weights", "int8"), ("--kv-memory", "1GiB")):
+        ran = command("certify", "--subject", "transformers", option, value)
+        assert ran.code == 2
+        assert f"{option} is of our own engine" in ran.err
+    ran = command("certify", "--subject", "transformers", "--subject-options", '{"model": "x"}')
+    assert "by --model" in ran.err
+
+
+def test_an_error_can_not_steer_a_terminal(command: Command, own: Own) -> None:
+    ran = command("certify", "--prompts", "\x1b[2Jno-such-file\u202e")
+    assert ran.code == 2
+    assert "\\x1b[2Jno-such-file" in ran.err
+    assert "\x1b" not in ran.err
+    assert "\u202e" not in ran.err

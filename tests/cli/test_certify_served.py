@@ -41,7 +41,9 @@ def test_what_does_not_go_together_is_said(words: list[str], said: str, capsys: 
     assert err.count("\n") == 1
 
 
-def test_a_server_against_itself(serve: Any, folder: Path, cache_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_against_itself(
+    serve: Any, folder: Path, cache_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     running = serve()
     words = [
         "--endpoint",
@@ -57,12 +59,36 @@ def test_a_server_against_itself(serve: Any, folder: Path, cache_dir: Path, caps
     ]
     words += ["--cache-dir", str(cache_dir)]
     length = ["--tokens", "400", "--max-tv", "0.2", "--max-new-tokens", "24"]
-    code = main(["certify", *words, *length, "--json", "--quiet"])
+    path = str(tmp_path / "cert.json")
+    code = main(["certify", *words, *length, "--json", "--quiet", "--out", path])
     made = json.loads(capsys.readouterr().out)
     identity = next(test for test in made["tests"] if test["test"] == "identity.greedy")
     assert identity["detail"]["equal"] == identity["detail"]["texts"] > 5
     assert made["subject"]["kind"] == "endpoint"
     assert made["verdict"] in ("lossless", "not_enough_evidence")
     assert code == {"lossless": 0, "not_enough_evidence": 3}[made["verdict"]]
+    check = ["certify", "--check", path, "--cache-dir", str(cache_dir), "--quiet"]
+    assert main(check) == 2
+    assert "give its address again" in capsys.readouterr().err
+    assert main([*check, "--endpoint", running.url]) == code
+    said = capsys.readouterr().out
+    assert "the certificate still holds" in said
+    assert "changed" not in said
     assert main(["certify", *words, "--tests", "oracle"]) == 2
     assert "is of our own engine" in capsys.readouterr().err
+
+
+def test_another_engine_is_checked_again(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "cert.json")
+    words = ["--subject", "transformers", "--subject-options", '{"lookup": 3, "threads": 1}', "--model", str(folder)]
+    length = ["--temperature", "0", "--tokens", "60", "--max-new-tokens", "16", "--max-tv", "0.3", "--quiet"]
+    code = main(["certify", *words, *length, "--out", path])
+    made = json.loads(Path(path).read_text())
+    assert made["fault"] is None
+    assert made["again"]["options"] == {"lookup": 3, "threads": 1}
+    assert "model.safetensors" in made["subject"]["files"]
+    capsys.readouterr()
+    assert main(["certify", "--check", path, "--quiet"]) == code
+    assert "the certificate still holds" in capsys.readouterr().out
+    assert main(["certify", "--check", path, "--endpoint", "http://h"]) == 2
+    assert "not of a server: drop --endpoint" in capsys.readouterr().err

@@ -14,6 +14,7 @@ Does not know: files, how it is shown.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -28,6 +29,8 @@ KIND = "draftproof.certificate"
 _LEAST_SPECULATED = 100  # tested drafts without which nothing was tried
 EXIT_CODES: dict[VerdictName, int] = {"lossless": 0, "fault": 1, "not_enough_evidence": 3}
 Certificate = dict[str, Any]
+# controls that JSON leaves as they are, lone surrogates, marks of writing direction, line separators: in strings only
+_OBEYED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 
 
 def assemble(
@@ -108,13 +111,22 @@ def _summary(
         text = (
             f"no fault found in {identity.count} greedy tokens; a fault that spoils {share:.2%} of them would have been"
         )
-        return f"{text} found with 99 %"
+        return f"{text} found with 99 %{_ties(identity)}"
     tested = {r.test: r.tv_99 for r in results if r.tv_99 is not None}
     law = tested.get("fit.law", min(tested.values(), default=1.0))
     return (
         f"no fault found; an error of total variation {law:.3f} in the law of every token would have been found with "
         f"99 %, at a false-alarm rate of {plan.alpha:g}"
     )
+
+
+def _ties(identity: Result) -> str:
+    """What a verdict on greedy texts leaves open: within the drift a difference is taken for rounding."""
+    detail = identity.detail
+    if not detail.get("ties"):
+        return ""
+    told = f"{detail['ties']} of {detail['texts']} texts part from plain decoding's at a near tie"
+    return f"; {told}, the widest {detail['widest_tie']:.2g} of a logit, which is taken for rounding"
 
 
 def _worst(results: Sequence[Result], fault: Fault | None) -> dict[str, Any] | None:
@@ -147,10 +159,21 @@ def check_read(value: object, name: str) -> Certificate:
     if not isinstance(value, dict) or value.get("kind") != KIND:
         raise InputError(f"{name} holds no certificate")
     if value.get("schema") != SCHEMA:
-        raise InputError(f"{name} has certificate schema {value.get('schema')}, this version reads {SCHEMA}")
+        raise InputError(f"{name} has certificate schema {value.get('schema')!r}, this version reads {SCHEMA}")
+    if not isinstance(value.get("verdict"), str) or value["verdict"] not in EXIT_CODES:
+        raise InputError(f"{name} is no whole certificate: its verdict is {value.get('verdict')!r}")
+    for part in ("plan", "subject", "reference"):
+        if not isinstance(value.get(part), dict):
+            raise InputError(f"{name} is no whole certificate: it has no {part}")
     return value
 
 
+def broke_off(made: Certificate) -> bool:
+    """True where the subject or the reference ended before the tests did."""
+    return any(str(reason).startswith("broke off") for reason in made.get("reasons", ()))
+
+
 def dumps(certificate: Certificate) -> str:
-    """As it is written: readable, without NaN."""
-    return json.dumps(certificate, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    """As it is written: readable, without NaN, and without characters that a terminal or an eye would obey."""
+    text = json.dumps(certificate, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from draftproof.certify.certificate import Certificate
+from draftproof.certify.certificate import Certificate, broke_off
 
 
 def still_holds(before: Certificate, now: Certificate) -> dict[str, Any]:
-    """JSON-ready: `holds` is True when the verdict is the same."""
+    """JSON-ready: `holds` is True when the verdict is the same, None where this run broke off and so says nothing."""
+    same = before["verdict"] == now["verdict"]
     return {
-        "holds": before["verdict"] == now["verdict"],
+        "holds": None if broke_off(now) and not same and now["verdict"] != "fault" else same,
         "before": before["verdict"],
         "now": now["verdict"],
         "changed": [

@@ -23,7 +23,8 @@ KINDS = {
     "draft_law": "drafts are not drawn from the law they are reported with: raw instead of truncated, soft instead of "
     "argmax, another temperature or precision, or tokens dropped after they were drawn",
     "siblings": "a sibling is not judged against what its elders left of the target's law, or its law is not its own",
-    "acceptance": "drafts are accepted with another chance than min(1, p/q)",
+    "acceptance": "drafts are accepted with another chance than min(1, p/q), or than theorem 6's in a chain "
+    "judged as a whole",
     "round_state": "only later places of a round go wrong: a number used twice, a row of another node, or a history "
     "that stands still",
     "history": "penalties, bias or bans do not follow each candidate's own history",
@@ -99,7 +100,7 @@ def _placed(alarms: Sequence[Result]) -> tuple[str, Result]:
     if (found := first("younger")) is not None and first("accept@1", "accept@2") is None:
         return "siblings", found
     early = first("accept@1", "tested@1")
-    later = first("accept@2", "tested@2", "tested@3")
+    later = first("accept@2", "chain", "tested@2", "tested@3")
     if (found := first("accept@1", "coin_sides")) is not None:
         return "acceptance", found
     if early is None and later is not None:

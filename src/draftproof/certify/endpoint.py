@@ -14,6 +14,7 @@ Does not know: how an answer is read (`endpoint_reply`), connections (`endpoint_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +23,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from draftproof.certify.endpoint_dialect import Dialect, body_of, detect
-from draftproof.certify.endpoint_http import Http
+from draftproof.certify.endpoint_http import Http, Patience
 from draftproof.certify.endpoint_reply import Reader
 from draftproof.certify.types import Job, Sample, SubjectFailed
 from draftproof.errors import InputError, InvalidParams, InvalidPrompt
@@ -36,7 +37,7 @@ class EndpointOptions:
     model: as of /v1/models; None is its first one. speculation: draftproof's own switch, for each request; None leaves
     it to the server. tokenizer: only for servers that give or take text. prompts: "auto" is ids where they are taken.
     dialect: None asks the server who it is. concurrency: requests at once. extra: goes into every body as it is.
-    timeout_s, retries, backoff_s: as of `endpoint_http.Http`.
+    timeout_s, deadline_s, retries, backoff_s: as of `endpoint_http.Patience`.
     """
 
     url: str
@@ -48,28 +49,28 @@ class EndpointOptions:
     dialect: Dialect | None = None
     concurrency: int = 8
     timeout_s: float = 120.0
+    deadline_s: float = 600.0
     retries: int = 5
     backoff_s: float = 0.5
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Endpoint:
-    """`Sampler` over a server. Close it, or use it as a context manager."""
+    """`Sampler` over a server. Close it, or use it as a context manager. vocab_size: where somebody knows it."""
+
+    vocab_size: int | None = None
 
     def __init__(self, options: EndpointOptions, name: str = "endpoint") -> None:
         """Raises InputError where the server can't be reached, or has no such model or switch."""
         if options.concurrency < 1:
             raise InvalidParams(f"concurrency must be an integer >= 1, got {options.concurrency!r}")
+        if not 0 < options.deadline_s < math.inf or not 0 < options.timeout_s < math.inf:
+            raise InvalidParams("time-outs must be seconds > 0")
         if options.prompts == "text" and options.tokenizer is None:
             raise InvalidParams("prompts as text need a tokenizer: give the model's folder")
         self.name, self.options = name, options
-        self._http = Http(
-            options.url,
-            options.api_key,
-            timeout_s=options.timeout_s,
-            retries=options.retries,
-            backoff_s=options.backoff_s,
-        )
+        patience = Patience(options.timeout_s, options.deadline_s, options.retries, options.backoff_s)
+        self._http = Http(options.url, options.api_key, patience)
         self._reader = Reader(options.tokenizer)
         self._as_text: bool | None = None if options.prompts == "auto" else options.prompts == "text"
         try:
@@ -84,10 +85,13 @@ class Endpoint:
         except SubjectFailed as error:
             raise InputError(str(error)) from error
         entries = listed.get("data") if isinstance(listed, Mapping) else None
-        models = [each for each in entries or () if isinstance(each, Mapping) and isinstance(each.get("id"), str)]
+        told = entries if isinstance(entries, list) else []
+        models = [each for each in told if isinstance(each, Mapping) and isinstance(each.get("id"), str)]
+        if not models:
+            raise InputError(f"{self._http.url} lists no model at /v1/models: it is no OpenAI-compatible server")
         wanted = [each for each in models if self.options.model in (None, each["id"])]
         if not wanted:
-            names = ", ".join(each["id"] for each in models) or "none"
+            names = ", ".join(each["id"] for each in models)
             raise InputError(f"{self._http.url} has no model {self.options.model!r}: it has {names}")
         self.model: str = wanted[0]["id"]
         self.dialect = self.options.dialect or detect(wanted[0])
@@ -107,13 +111,17 @@ class Endpoint:
         """As of `Sampler`; the first one alone while it is not known how the server likes its prompts."""
         settled = 0 if self._as_text is not None and self._reader.how is not None else 1
         first = [self._one(job) for job in jobs[:settled]]
-        with ThreadPoolExecutor(self.options.concurrency) as pool:
-            rest = [pool.submit(self._one, job) for job in jobs[settled:]]
-            try:
-                return first + [each.result() for each in rest]
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        try:
+            with ThreadPoolExecutor(self.options.concurrency) as pool:
+                rest = [pool.submit(self._one, job) for job in jobs[settled:]]
+                try:
+                    return first + [each.result() for each in rest]
+                except BaseException:  # nobody waits for the others: each may have its whole deadline before it
+                    self._http.give_up()
+                    pool.shutdown(cancel_futures=True)
+                    raise
+        finally:
+            self._http.go_on()
 
     def _one(self, job: Job) -> Sample:
         body = body_of(job, self.dialect, self.options.speculation)

@@ -25,7 +25,7 @@ from draftproof.text.tokenizer import Tokenizer
 from draftproof.types import FinishReason, TokenLogprobs
 
 _MARK = "token_id:"
-_ENDS: dict[object, FinishReason] = {"stop": "stop", "length": "length"}
+_ENDS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
 class Reader:
@@ -39,7 +39,7 @@ class Reader:
     def sample(self, answer: Any, job: Job, logprobs: bool) -> Sample:
         """Of the only choice. logprobs: they were asked for."""
         choice = _choice(answer)
-        finish = _ENDS.get(choice.get("finish_reason"))
+        finish = _ENDS.get(str(choice.get("finish_reason")))
         if finish is None:
             raise SubjectFailed(f"the text broke off: finish reason {choice.get('finish_reason')!r}")
         tokens = self._ended(self._tokens(choice), job, finish)

@@ -191,10 +191,10 @@ def engine_facts(built: Built) -> dict[str, Any]:
     return found
 
 
-def hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of the files that decide what a model says: weights, graph, configuration, tokenizer."""
-    names = [path for path in sorted(folder.iterdir()) if path.suffix in (".bin", ".safetensors", ".xml", ".json")]
-    found = {}
+def hashes(place: Path) -> dict[str, str]:
+    """SHA-256 of the files that decide what a model says: weights, graph, configuration, tokenizer; or of one file."""
+    found, decisive = {}, (".bin", ".safetensors", ".xml", ".json")
+    names = [place] if place.is_file() else [path for path in sorted(place.iterdir()) if path.suffix in decisive]
     for path in names:
         with path.open("rb") as file:
             found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()

@@ -28,7 +28,8 @@ HYPOTHESES = {
     "bonus": "the token after full acceptance has the target's law",
     "plain": "tokens of rounds without a draft have the target's law",
     "draft": "drafts are drawn from the law they are reported with",
-    "accept": "a draft x is accepted with chance min(1, p(x)/q(x))",
+    "chain": "later drafts of a chain judged as a whole have the law that its acceptance leaves them",
+    "accept": "a draft x is accepted with chance min(1, p(x)/q(x)), in a chain judged as a whole with theorem 6's",
     "younger": "a draft that had elder siblings is accepted with chance min(1, p(x)/q(x)), p what they left",
     "correction": "the token after a refusal has the law that the refused drafts left",
 }

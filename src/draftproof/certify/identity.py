@@ -33,7 +33,7 @@ def compare(
     differences = [
         _difference(*each, judge) for each in zip(jobs, ours, plain, strict=True) if not _same(each[1], each[2])
     ]
-    faults = [each for each in differences if each["verdict"] == "fault"]
+    faults, ties = ([each for each in differences if each["verdict"] == kind] for kind in ("fault", "tie"))
     count = sum(_common(a.tokens, b.tokens) for a, b in zip(ours, plain, strict=True))
     judges = judge is not None and judge[1] is not None
     spoiled = 1 - 0.01 ** (1 / max(1, count))
@@ -44,7 +44,8 @@ def compare(
     detail = {
         "texts": len(jobs),
         "equal": len(jobs) - len(differences),
-        "ties": sum(each["verdict"] == "tie" for each in differences),
+        "ties": len(ties),
+        "widest_tie": max((abs(each["logit_plain"] - each["logit_ours"]) for each in ties), default=None),
         "faults": len(faults),
         "not_judged": sum(each["verdict"] == "not_judged" for each in differences),
         "share_99": spoiled,

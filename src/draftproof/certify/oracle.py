@@ -1,8 +1,8 @@
 """Exact oracle: the installed rules, run on small vocabularies, every coin enumerated, in fractions, no tolerance.
 
-Random laws of a few tokens, chains and trees of drawn siblings; what the production `reject` and `follow` emit in two
-tokens is compared with plain decoding's joint law as fractions. For `coupled` the closed form of two races with shared
-noise has both laws as its margins. A difference of any size is a fault of the installed code.
+Random laws of a few tokens, chains and trees of drawn siblings; what the production `reject` and `follow` (and `block`,
+on chains) emit in two tokens is compared with plain decoding's joint law as fractions. For `coupled` the closed form of
+two races with shared noise has both laws as its margins. A difference of any size is a fault of the installed code.
 
 Does not know: models, engines, samples.
 """
@@ -17,14 +17,16 @@ import numpy as np
 
 from draftproof.certify.results import Result
 from draftproof.params import RuleName
+from draftproof.rules.block import block
 from draftproof.rules.follow import emitted, follow
 from draftproof.rules.law import Tokens, plain_law, race_law, sequence_law, total_variation
 from draftproof.rules.rehearse import LawOf, draw_tree, path_tokens, reject_round
 from draftproof.types import FloatArray, Siblings
 
-RULES = ("follow", "coupled", "reject")
+RULES = ("follow", "coupled", "reject", "block")
 _VOCAB = 3
 _SHAPES: tuple[tuple[tuple[int, ...], Siblings], ...] = (((1, 1), "iid"), ((2,), "iid"), ((2,), "distinct"))
+_CHAINS: tuple[tuple[tuple[int, ...], Siblings], ...] = (((1,), "iid"), ((1, 1), "iid"))
 
 
 def check(rule: RuleName, seed: int, rounds: int = 2) -> Result:
@@ -52,7 +54,7 @@ def _laws(rng: np.random.Generator) -> LawOf:
 def _rounds(rule: RuleName, target: Any, draft: LawOf) -> list[Fraction]:
     plain = plain_law(target, 2)
     found = []
-    for branching, siblings in _SHAPES:
+    for branching, siblings in _CHAINS if rule == "block" else _SHAPES:
 
         def one_round(
             tokens: Tokens, coins: Any, widths: Sequence[int] = branching, kind: Siblings = siblings
@@ -60,8 +62,14 @@ def _rounds(rule: RuleName, target: Any, draft: LawOf) -> list[Fraction]:
             if rule == "reject":
                 return reject_round(target, draft, tokens, widths, kind, coins)
             tree = draw_tree(draft, tokens, widths, kind, coins)
-            walk = follow(tree, lambda node: coins.draw(node, target((*tokens, *path_tokens(tree, node)))))
-            return emitted(tree, walk)
+
+            def law(node: int) -> FloatArray:
+                row: FloatArray = target((*tokens, *path_tokens(tree, node)))
+                return row
+
+            if rule == "block":
+                return emitted(tree, block(tree, law, coins))
+            return emitted(tree, follow(tree, lambda node: coins.draw(node, law(node))))
 
         found.append(total_variation(sequence_law(one_round, 2), plain))
     return found

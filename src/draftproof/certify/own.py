@@ -14,7 +14,7 @@ from typing import Any
 
 from draftproof.certify.engine import EngineReference, EngineSampler, engine_facts
 from draftproof.certify.plan import Plan
-from draftproof.certify.session import Progress, run
+from draftproof.certify.session import Progress, carry_out
 from draftproof.engine import prompts as prompting
 from draftproof.engine.build import Built, build_each
 from draftproof.engine.options import EngineOptions
@@ -53,8 +53,8 @@ class OwnEngine:
         return Plan(prompts, resolved, ends, **settings)
 
     def certify(self, plan: Plan, *, state: Any = None, progress: Progress = lambda *_: None) -> dict[str, Any]:
-        """The certificate."""
-        return run(self.sampler, self.reference, plan, state=state, progress=progress)
+        """The certificate; the state stays, as of `session.carry_out`."""
+        return carry_out(self.sampler, self.reference, plan, state=state, progress=progress)
 
 
 def prepare(options: EngineOptions, report: Callable[[str], None] = lambda _: None) -> OwnEngine:
@@ -79,5 +79,5 @@ def options_of(value: dict[str, Any], cache_dir: str | None) -> EngineOptions:
     """The options that `asked` was taken of. Raises InvalidParams for anything else."""
     try:
         return EngineOptions(**value, cache_dir=cache_dir)
-    except TypeError as error:
+    except (TypeError, AttributeError) as error:
         raise InvalidParams(f"the certificate's engine options can't be used: {error}") from error

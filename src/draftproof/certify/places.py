@@ -22,6 +22,8 @@ are tested against these laws, and the coin between them against its chance, whe
 - "accept": the coin of a candidate whose turn came, given the candidate: min(1, p(x)/q(x)), p what its elders left;
   "younger" where it had elders.
 - "correction": the token after a refusal, given what was refused: what the candidates left of p.
+Under `block` these three are what `chains` proves of a chain judged as a whole; its later candidates are "chain", for
+their law depends on how the chain is accepted, that of the first does not.
 A fixed candidate d is accepted iff the token drawn from p is d: "tested" is its coin, and the correction has law p
 without the candidates. All this needs candidates that know nothing of the number the token is drawn with: those of rule
 `coupled` that race with the target's own noise do, so there neither the score nor a condition may use them.
@@ -39,6 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from draftproof.certify import chains
 from draftproof.certify.pit import pit
 from draftproof.certify.types import Depth, Round, Sample
 from draftproof.rules.reject import residual, without
@@ -67,10 +70,11 @@ def observe(sample: Sample, laws: Iterator[FloatArray], rng: np.random.Generator
         return seen
     begin = 0
     for round_ in sample.rounds:
+        chain = _Chain(rng)
         for index, token in enumerate(tokens[begin : begin + round_.num_tokens]):
             law = next(laws)
             seen += _token(token, law, "law", round_.step, rng)
-            seen += _placed(round_, index, token, law, rng)
+            seen += _placed(round_, index, token, law, chain)
         begin += round_.num_tokens
     return seen
 
@@ -80,9 +84,34 @@ def _token(token: int, law: FloatArray, test: str, step: int, rng: np.random.Gen
     return [Seen(test, step, pit(law, law, token, rng.random())), *excluded]
 
 
-def _placed(round_: Round, index: int, token: int, law: FloatArray, rng: np.random.Generator) -> list[Seen]:
+class _Chain:
+    """A round's chain so far, where it is judged as a whole."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self._weight: Any = 1.0
+        self._first = True
+
+    def numbers(self, depth: Depth, draft_law: FloatArray, token: int, law: FloatArray) -> list[tuple[str, float]]:
+        """Of its next place."""
+        (candidate,), rng = depth.tokens, self.rng
+        wide = draft_law.astype(np.float64)
+        found = chains.judged(law.astype(np.float64), wide, candidate, self._weight, self._first)
+        if found is None:  # a draft without a law: it ends its chain
+            return []
+        name = "draft" if self._first else "chain"
+        self._weight, self._first = found.weight, False
+        drawn = (name, pit(found.drawn, wide, candidate, rng.random()))
+        accepted = depth.accepted is not None
+        numbers = [drawn, *_coin("accept", found.chance, 1.0, accepted, rng)]
+        if not accepted:
+            numbers.append(("correction", pit(found.left, found.left, token, rng.random())))
+        return numbers
+
+
+def _placed(round_: Round, index: int, token: int, law: FloatArray, chain: _Chain) -> list[Seen]:
     """Numbers that name a place."""
-    step = round_.step
+    step, rng = round_.step, chain.rng
     if index >= round_.num_tested:
         return [Seen(round_.source(index), step, pit(law, law, token, rng.random()))]
     place = min(index + 1, _DEEPEST)
@@ -93,7 +122,12 @@ def _placed(round_: Round, index: int, token: int, law: FloatArray, rng: np.rand
     tested = [Seen("tested", step, number), Seen(f"tested@{place}", step, number)]
     if depth is None or not usable:
         return tested
-    inside = _fixed(depth, token, law, rng) if depth.law is None else _drawn(depth, depth.law, token, law, rng)
+    if depth.law is None:
+        inside = _fixed(depth, token, law, rng)
+    elif depth.chain:
+        inside = chain.numbers(depth, depth.law, token, law)
+    else:
+        inside = _drawn(depth, depth.law, token, law, rng)
     late = min(place, 2)
     return [*tested, *(Seen(f"{name}@{late}" if name == "accept" else name, step, number) for name, number in inside)]
 

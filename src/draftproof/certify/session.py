@@ -89,10 +89,6 @@ class Session:
         made["elapsed_s"] = round(time.monotonic() - begin, 1)
         return made
 
-    def drop_state(self) -> None:
-        """The certificate is safe: nothing is left to resume."""
-        self._file.drop()
-
     def _once(self, name: str, stage: Callable[[Session], list[Result]]) -> list[Result]:
         """A stage's results, from the state where it is done."""
         kept = self.kept(name)
@@ -171,8 +167,25 @@ def run(
     reference does not sample. state: a file that keeps a long run's progress; it goes when the certificate is made.
     Raises InputError for a plan or subject that can't be run; a subject that breaks off is a verdict.
     """
-    session = Session(sampler, reference, plan, baseline, state)
-    made = session.run(progress)
-    if not any(reason.startswith("broke off") for reason in made["reasons"]):
-        session.drop_state()
+    made = carry_out(sampler, reference, plan, baseline=baseline, state=state, progress=progress)
+    finish(made, state)
     return made
+
+
+def carry_out(
+    sampler: Sampler,
+    reference: Reference,
+    plan: Plan,
+    *,
+    baseline: Sampler | None = None,
+    state: Path | None = None,
+    progress: Progress = lambda *_: None,
+) -> Certificate:
+    """As `run`, but the state stays: for whoever has to bring the certificate to the disk before he calls `finish`."""
+    return Session(sampler, reference, plan, baseline, state).run(progress)
+
+
+def finish(made: Certificate, state: Path | None) -> None:
+    """The certificate is safe: the state goes, but for that of a subject that broke off, which may come back."""
+    if state is not None and not certificate.broke_off(made):
+        StateFile(state, {}).drop()

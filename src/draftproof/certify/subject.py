@@ -38,6 +38,9 @@ class Subject:
         self._faults = [*self._faults, *found.detail["faults"]][:_SHOWN]
         for sample in samples:
             self._count(sample)
+        size = self._vocab_size
+        if size is not None and any(not 0 <= token < size for sample in samples for token in sample.tokens):
+            raise SubjectFailed(f"{self._sampler.name} gives ids that are not in the vocabulary of {size}")
         return samples
 
     def _count(self, sample: Sample) -> None:

@@ -9,15 +9,17 @@ Does not know: texts, laws of the target.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from draftproof.certify.types import Depth, Round
 from draftproof.protocols import Drafter, Noise
+from draftproof.rules.block import is_chain
 from draftproof.rules.follow import children_of
 from draftproof.types import EMPTY_DRAFT, Commit, Draft, StepItem
 
-_KNOWN = ("follow", "coupled", "reject")  # rules whose coins `places` has the law of
+_KNOWN = ("follow", "coupled", "reject", "block")  # rules whose coins `places` has the law of
 _BLIND = ("none", "ngram", "suffix", "scripted")  # drafters that never look at the noise of a position
 
 
@@ -60,10 +62,14 @@ class TracedDrafter:
         depths: tuple[Depth, ...] = ()
         rule = "follow" if item is None or item.params.temperature == 0 else item.params.resolved_rule
         if commit.verdict is not None and rule in _KNOWN:  # of another rule nothing is said but where its rounds end
-            if rule != "reject" and draft.laws is not None:  # theorem 1 judges what was drawn, too, without its law
+            if (
+                rule not in ("reject", "block") and draft.laws is not None
+            ):  # theorem 1 judges what was drawn, too, without its law
                 draft = Draft(draft.tokens, draft.parents)
             informed = rule == "coupled" and self.name not in _BLIND
             depths = tuple(_depths(draft, commit.verdict.path, commit.num_tested, informed))
+            if rule == "block" and is_chain(draft):
+                depths = tuple(replace(depth, chain=True) for depth in depths)
         return Round(len(commit.tokens), commit.num_accepted, commit.num_tested, commit.num_drafted, depths, self._step)
 
 

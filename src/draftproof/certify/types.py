@@ -49,7 +49,7 @@ class Depth:
     tokens: in the order they were judged. siblings: as of `types.Draft`. law: float[V] that they were drawn from, as
     reported by the drafter; None for "fixed" ones. accepted: index into tokens, or None after a refusal of all.
     informed: the candidates may know the random number that the emitted token is drawn with (the shared noise of rule
-    `coupled`); a test must not let them choose what it looks at.
+    `coupled`); a test must not let them choose what it looks at. chain: judged as a whole, by theorem 6.
     """
 
     tokens: tuple[int, ...]
@@ -57,6 +57,7 @@ class Depth:
     law: FloatArray | None
     accepted: int | None
     informed: bool = False
+    chain: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -127,7 +127,11 @@ class WorkerPeer:
 
     def _answer(self, patience: float) -> dict[str, Any]:
         """One line of the child."""
-        line = self._line(time.monotonic() + patience, patience)
+        try:
+            line = self._line(time.monotonic() + patience, patience)
+        except KeyboardInterrupt:
+            self.close(0.0)  # it is in the middle of an answer: waiting for its end helps nobody
+            raise
         try:
             answer = json.loads(line)
         except ValueError:
@@ -162,7 +166,9 @@ class WorkerPeer:
         return lines[-1][:200] if lines else f"it said nothing (exit status {self._process.poll()})"
 
     def close(self, patience_s: float = _PATIENCE_S) -> None:
-        """Ends the child: by closing its input, and if need be by force, with what it started."""
+        """Ends the child: by closing its input, and if need be by force, with what it started. Twice is no harm."""
+        if self._log.closed:
+            return
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()

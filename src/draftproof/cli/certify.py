@@ -6,34 +6,29 @@ Does not know: the tests, how a certificate is judged.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from draftproof.certify import EXIT_CODES, STAGES, Certificate, Plan, check_read, dumps
+from draftproof.certify import EXIT_CODES, STAGES, Certificate, Plan, dumps
 from draftproof.certify import report as reporting
 from draftproof.certify.adapters import PEERS
-from draftproof.certify.adapters.foreign import Foreign, open_endpoint, open_engine
+from draftproof.certify.adapters.foreign import Foreign
+from draftproof.certify.again import Recipe
 from draftproof.certify.compare import still_holds
-from draftproof.certify.endpoint import EndpointOptions
-from draftproof.certify.own import PROMPTS, OwnEngine, options_of, prepare
-from draftproof.certify.session import Progress
+from draftproof.certify.own import PROMPTS, OwnEngine, prepare
+from draftproof.certify.session import Progress, finish
 from draftproof.cli import options
-from draftproof.cli.console import loading, note, print_table
+from draftproof.cli.certify_subject import asked_for, before_of
+from draftproof.cli.console import clean, loading, note, print_table
 from draftproof.engine.options import EngineOptions
 from draftproof.errors import InputError, InvalidParams
 from draftproof.measure.files import check_place, write_whole
 from draftproof.measure.provenance import provenance
-from draftproof.models.cache import Cache
-from draftproof.models.load import Loader
-from draftproof.models.source import resolve
-from draftproof.types import SamplingParams
 
 _EPILOG = """examples:
   draftproof certify --drafter suffix --out cert.json
@@ -43,6 +38,7 @@ _EPILOG = """examples:
   draftproof certify --check cert.json                         # does it still hold?
   draftproof certify --model ./target --endpoint http://127.0.0.1:8000 --baseline http://127.0.0.1:8001 --out cert.json
   draftproof certify --subject transformers --subject-options '{"lookup": 4}' --temperature 0.8 --out cert.json
+  draftproof certify --check cert.json --endpoint http://127.0.0.1:8000 --baseline http://127.0.0.1:8001
 
 verdicts and exit codes: lossless 0, fault 1, not_enough_evidence 3; 2 is an input that can't be used.
 "lossless" means: no fault was found, and one of the size printed would have been found with 99 % chance.
@@ -50,7 +46,11 @@ verdicts and exit codes: lossless 0, fault 1, not_enough_evidence 3; 2 is an inp
 The temperature is 0.8 unless given; --max-new-tokens is the length of one sampled text. With --out, a run that is
 killed is carried on by the same command. Beside --endpoint, --model is the model that the server runs: its laws, with
 the --weights that are asked for, and plain decoding by the baseline are what the server is held to.
+
+--check takes all settings from the certificate, but for what would be unwise to take from a file: addresses of servers,
+keys and interpreters (--endpoint, --baseline, --api-key, --python) are given again.
 """
+_LONGEST = 20_000  # characters of a line
 _PACE = 10.0  # seconds between lines where nobody watches a bar
 
 
@@ -78,6 +78,7 @@ def add_parser(commands: Any) -> None:
     add("--baseline", metavar="URL", help="the same without speculation (draftproof's own: the server, switched off)")
     add("--served-model", metavar="NAME", help="what the servers call the model (their first one)")
     add("--api-key", metavar="KEY", help="of the servers (DRAFTPROOF_API_KEY)")
+    add("--request-timeout", type=float, metavar="S", help="seconds that a server's whole answer may take (600)")
     add("--subject", metavar="ENGINE", help=f"certify another engine here: {', '.join(PEERS)}")
     add("--subject-options", metavar="JSON", help="its options, like '{\"lookup\": 4}'")
     add("--python", metavar="PATH", help="the interpreter that has it (this one)")
@@ -90,15 +91,15 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code by the verdict of this run; with --check, too."""
-    for path in (args.out, args.html):
-        if path is not None:
-            check_place(Path(path))
-    before = None if args.check is None else _before(args)
+    _check_places(args)
+    before = before_of(args)
+    plan = None if before is None else Plan.from_json(before["plan"])
+    wanted = asked_for(args, before)
     state = None if args.out is None else Path(f"{args.out}.part")
     with ExitStack() as stack:
         with loading(args.quiet) as progress:
-            own = _subject(args, before, stack, progress)
-        plan = _plan(args, own) if before is None else Plan.from_json(before["plan"])
+            own, recipe = _opened(wanted, stack, progress)
+        plan = plan or _plan(args, own)
         try:
             with _watching(args.quiet) as watch:
                 made = own.certify(plan, state=state, progress=watch)
@@ -106,86 +107,34 @@ def run(args: argparse.Namespace) -> int:
             if state is not None and state.exists():
                 note(f"what was tested so far is kept in {state}: the same command carries on")
             raise
-    made["provenance"] = provenance(["draftproof", *sys.argv[1:]])
+    made["provenance"] = provenance(["draftproof", *_without_key(sys.argv[1:])])
+    if recipe is not None:
+        made["again"] = recipe
     if before is not None:
         made["check"] = still_holds(before, made)
     _write(args, made)
+    finish(made, state)
     return EXIT_CODES[made["verdict"]]
 
 
-def _subject(
-    args: argparse.Namespace, before: Certificate | None, stack: ExitStack, progress: Callable[[str], None]
-) -> OwnEngine | Foreign:
-    """Our engine, or a server. Raises InvalidParams for options that exclude each other."""
-    if args.endpoint is not None and args.subject is not None:
-        raise InvalidParams("--endpoint and --subject exclude each other: one subject at a time")
-    of = {"baseline": "endpoint", "served_model": "endpoint", "api_key": "endpoint"}
-    of |= {"subject_options": "subject", "python": "subject"}
-    for name, owner in of.items():
-        if getattr(args, name) is not None and getattr(args, owner) is None:
-            raise InvalidParams(f"--{name.replace('_', '-')} goes with --{owner}: give that, too")
-    if args.endpoint is None and args.subject is None:
-        return prepare(_engine(args, before), progress)
-    if before is not None:
-        raise InvalidParams("--check runs certificates of our own engine: run this one again as it was made")
-    return stack.enter_context(_foreign(args, progress))
+def _check_places(args: argparse.Namespace) -> None:
+    """Raises InputError where a file can't be written, or would take the place of another one."""
+    for path in (args.out, args.html):
+        if path is not None:
+            check_place(Path(path))
+    for name in ("out", "check"):
+        other = getattr(args, name)
+        if args.html is not None and other is not None and Path(args.html).resolve() == Path(other).resolve():
+            raise InvalidParams(f"--html and --{name} are the same file: the page would take the certificate's place")
 
 
-def _foreign(args: argparse.Namespace, progress: Callable[[str], None]) -> Foreign:
-    """A server, or another engine. Raises InputError."""
-    drafting = [name for name in ("draft_model", "exit_layer", "gamma", "cost_file") if getattr(args, name) is not None]
-    if drafting or args.drafter != "suffix":
-        name = (drafting or ["drafter"])[0].replace("_", "-")
-        raise InvalidParams(f"another engine drafts as it was set up: drop --{name}")
-    if args.endpoint is not None:
-        key = args.api_key or os.environ.get("DRAFTPROOF_API_KEY")
-        server = EndpointOptions(args.endpoint, model=args.served_model, api_key=key)
-        return open_endpoint(server, args.baseline, _engine(args, None))
-    progress("opening the other engine")
-    folder = Loader(Cache(args.cache_dir), progress).folder(resolve(args.model))
-    return open_engine(args.subject, {"model": str(folder), **_subject_options(args)}, folder, args.python)
-
-
-def _subject_options(args: argparse.Namespace) -> dict[str, Any]:
-    try:
-        value = json.loads(args.subject_options or "{}")
-    except ValueError as error:
-        raise InvalidParams(f"--subject-options is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise InvalidParams("--subject-options must be a JSON object, like '{\"lookup\": 4}'")
-    return value
-
-
-def _before(args: argparse.Namespace) -> Certificate:
-    """The certificate to be run again. Raises InputError where something is asked that it settles itself."""
-    asked = [
-        name for name in ("tokens", "alpha", "max_tv", "tests", *SamplingParams.__dataclass_fields__) if name in args
-    ]
-    usual = {"model": "demo", "drafter": "suffix", "weights": "auto", "backend": "auto", "numerics": "auto"}
-    names = ("model", "drafter", *options.ENGINE_OPTIONS, "prompts")
-    asked += [name for name in names if getattr(args, name) != usual.get(name)]
-    if asked:
-        raise InvalidParams(f"--check runs a certificate with its own settings: drop --{asked[0].replace('_', '-')}")
-    return read(Path(args.check))
-
-
-def read(path: Path) -> Certificate:
-    """A certificate of our own engine. Raises InputError for anything else."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"can't read {path}: {error}") from error
-    found = check_read(value, str(path))
-    if found.get("subject", {}).get("kind") != "engine":
-        raise InputError(f"{path} is not a certificate of draftproof's own engine: run it again as it was made")
-    return found
-
-
-def _engine(args: argparse.Namespace, before: Certificate | None) -> EngineOptions:
-    if before is not None:
-        return options_of(before["subject"]["options"], args.cache_dir)
-    given = {name: getattr(args, name) for name in options.ENGINE_OPTIONS}
-    return EngineOptions(model=args.model, drafter=args.drafter, cache_dir=args.cache_dir, **given)
+def _opened(
+    wanted: EngineOptions | Recipe, stack: ExitStack, progress: Callable[[str], None]
+) -> tuple[OwnEngine | Foreign, dict[str, Any] | None]:
+    """Ready to be certified; of another engine, with the recipe that its certificate keeps."""
+    if isinstance(wanted, EngineOptions):
+        return prepare(wanted, progress), None
+    return stack.enter_context(wanted.open(progress)), wanted.as_json()
 
 
 def _plan(args: argparse.Namespace, own: OwnEngine | Foreign) -> Plan:
@@ -217,22 +166,34 @@ def _write(args: argparse.Namespace, made: Certificate) -> None:
     if args.out is not None:
         write_whole(Path(args.out), dumps(made).encode() + b"\n")
     if args.html is not None:
-        write_whole(Path(args.html), reporting.page(made).encode())
+        write_whole(Path(args.html), reporting.page(made).encode(errors="backslashreplace"))
     if args.json:
         print(dumps(made), flush=True)
         return
     print_table(reporting.HEAD, reporting.rows(made))
-    for line in reporting.lines(made):
-        print(line)
-    if "check" in made:
-        _say_check(made["check"])
+    for line in (*reporting.lines(made), *_of_check(made)):
+        print(clean(line, _LONGEST))  # servers and files had their say in it
 
 
-def _say_check(check: dict[str, Any]) -> None:
-    holds = "still holds" if check["holds"] else f"does not hold: it said {check['before']}, now it is {check['now']}"
-    print(f"the certificate {holds}")
+def _of_check(made: Certificate) -> Iterator[str]:
+    check = made.get("check")
+    if check is None:
+        return
+    if check["holds"] is None:
+        why = made["reasons"][0]
+        yield f"the certificate could not be run again to its end, so whether it holds is not known: {why}"
+    elif check["holds"]:
+        yield "the certificate still holds"
+    else:
+        yield f"the certificate does not hold: it said {check['before']}, now it is {check['now']}"
     for change in check["changed"]:
-        print(f"changed: {change['what']} was {change['before']}, is {change['now']}")
+        yield f"changed: {change['what']} was {change['before']}, is {change['now']}"
+
+
+def _without_key(words: Sequence[str]) -> list[str]:
+    """A command as a certificate may show it."""
+    shown = ["--api-key=***" if word.startswith("--api-key=") else word for word in words]
+    return ["***" if index and shown[index - 1] == "--api-key" else word for index, word in enumerate(shown)]
 
 
 @contextmanager

@@ -36,6 +36,8 @@ def check_place(path: Path) -> None:
     """Raises InputError where a file can't be written there: said before long work, not after it."""
     if path.is_dir():
         raise InputError(f"can't write {path}: it is a folder")
+    if path.exists() and not path.is_file():  # a device would be replaced by a file
+        raise InputError(f"can't write {path}: it is no regular file")
     if not path.parent.is_dir():
         raise InputError(f"can't write {path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):

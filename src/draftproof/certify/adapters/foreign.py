@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,19 @@ from draftproof.certify.adapters.registry import PEER_TESTS, open_peer
 from draftproof.certify.adapters.sampler import PeerReference, PeerSampler
 from draftproof.certify.certificate import Certificate
 from draftproof.certify.endpoint import Endpoint, EndpointOptions
-from draftproof.certify.engine import EngineReference, engine_facts
+from draftproof.certify.engine import EngineReference, engine_facts, hashes
 from draftproof.certify.plan import Plan
-from draftproof.certify.session import Progress, run
-from draftproof.certify.types import Job, LawReference, Reference, Sampler
+from draftproof.certify.session import Progress, carry_out
+from draftproof.certify.types import Job, LawReference, Reference, Sampler, SubjectFailed
 from draftproof.engine import prompts as prompting
 from draftproof.engine.build import Built, build
 from draftproof.engine.options import EngineOptions
-from draftproof.errors import InvalidParams
+from draftproof.errors import InputError, InvalidParams
 from draftproof.params import SamplingParams
 from draftproof.text.tokenizer import Tokenizer
 
 _DRIFT_TEXTS, _DRIFT_TOKENS, _LEAST_CHANCE = 4, 32, 1e-4
+WITH_ROWS = ("transformers", "llama-cpp")  # peers that give their own logits
 _SPECULATION = ("lookup", "assistant", "assistant_layers", "assistant_noise", "assistant_tokens", "ngram")
 
 
@@ -46,6 +48,7 @@ class TargetLaws:
     def __init__(self, built: Built) -> None:
         self._laws = EngineReference(built.engine.target, built.ledger)
         self._facts = engine_facts(built)
+        self.vocab_size = built.engine.target.vocab_size
         self.name = "our target, teacher-forced"
         self.drift: float | None = None
         self.laws, self.logits = self._laws.laws, self._laws.logits
@@ -63,6 +66,8 @@ class Foreign:
         self.baseline: Sampler = plain
         self._laws, self._tokenizer = laws, tokenizer
         self._opened = (subject, plain)
+        if isinstance(laws, TargetLaws):
+            subject.vocab_size = laws.vocab_size  # a server does not tell it
 
     def plan(self, texts: Sequence[str], params: SamplingParams, **settings: Any) -> Plan:
         """A plan over prompts as text. Raises InputError for what can't be run."""
@@ -77,11 +82,14 @@ class Foreign:
         return Plan(prompts, resolved, ends, tests=tuple(tests), **settings)
 
     def certify(self, plan: Plan, *, state: Path | None = None, progress: Progress = lambda *_: None) -> Certificate:
-        """The certificate."""
+        """The certificate; the state stays, as of `session.carry_out`."""
         reference: Reference = self.baseline if self._laws is None else self._laws
         if isinstance(self._laws, TargetLaws) and isinstance(self.baseline, Endpoint):
-            self._laws.drift = drift_of(self.baseline, self._laws, plan)
-        return run(self.sampler, reference, plan, baseline=self.baseline, state=state, progress=progress)
+            # who fails here fails in the first stage, too, and there it is a verdict; a server that gives no
+            # log-probabilities can be certified all the same, its greedy differences are not judged then
+            with suppress(SubjectFailed, InputError):
+                self._laws.drift = drift_of(self.baseline, self._laws, plan)
+        return carry_out(self.sampler, reference, plan, baseline=self.baseline, state=state, progress=progress)
 
     def close(self) -> None:
         """Servers go on, workers end."""
@@ -136,10 +144,11 @@ def open_endpoint(
 def open_engine(name: str, options: Mapping[str, Any], folder: str | Path, python: str | Path | None = None) -> Foreign:
     """A peer against itself without speculation; its own rows are the laws where it gives them.
 
-    folder: of its tokenizer. Raises InputError.
+    options: `model` is a folder or a file. folder: of its tokenizer. Raises InputError.
     """
     tokenizer = Tokenizer.from_folder(Path(folder))
     subject = open_peer(name, options, python=python)
+    subject.files = hashes(Path(options["model"]))
     try:
         bare = {key: value for key, value in options.items() if key not in _SPECULATION}
         plain = open_peer(name, bare, python=python)
@@ -150,15 +159,18 @@ def open_engine(name: str, options: Mapping[str, Any], folder: str | Path, pytho
 
 
 def _own_laws(name: str, plain: PeerSampler, tokenizer: Tokenizer) -> LawReference | None:
-    if name != "transformers":
+    if name not in WITH_ROWS:
         return None
     return PeerReference(plain.peer, plain, _own_drift(plain, tokenizer))
 
 
-def _own_drift(plain: PeerSampler, tokenizer: Tokenizer) -> float:
-    """Of a peer that measures it: one row, two, five, against all at once."""
+def _own_drift(plain: PeerSampler, tokenizer: Tokenizer) -> float | None:
+    """Of a peer that measures it: one row, two, five, against all at once. None where it breaks off."""
     prompt = tuple(tokenizer.encode("Monday: rain. Tuesday: rain. Wednesday:"))
     job = Job(0, prompt, SamplingParams(max_new_tokens=_DRIFT_TOKENS, seed=0))
-    (sample,) = plain.sample([job])
-    found: Mapping[str, float] = plain.peer.drift([*prompt, *sample.tokens], len(prompt), [1, 2, 5])
+    try:
+        (sample,) = plain.sample([job])
+        found: Mapping[str, float] = plain.peer.drift([*prompt, *sample.tokens], len(prompt), [1, 2, 5])
+    except SubjectFailed:  # the run that follows will say so, with a verdict
+        return None
     return max(found.values())

@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from draftproof.certify.adapters.sampler import Peer, PeerSampler
 from draftproof.certify.worker import Limits, WorkerPeer
@@ -22,11 +22,12 @@ PEER_TESTS = ("identity", "fit", "joint")
 
 @dataclass(frozen=True, slots=True)
 class PeerEntry:
-    """One peer. package: as it is imported. install: as pip calls it."""
+    """One peer. package: as it is imported. install: as pip calls it. reads: models, "either" is a folder or a GGUF."""
 
     name: str
     package: str
     install: str
+    reads: Literal["folder", "gguf", "either"] = "folder"
 
     @property
     def module(self) -> str:
@@ -43,8 +44,8 @@ PEERS: dict[str, PeerEntry] = {
     entry.name: entry
     for entry in (
         PeerEntry("transformers", "transformers", "transformers"),
-        PeerEntry("openvino-genai", "openvino_genai", "openvino-genai"),
-        PeerEntry("llama-cpp", "llama_cpp", "llama-cpp-python"),
+        PeerEntry("openvino-genai", "openvino_genai", "openvino-genai", "either"),
+        PeerEntry("llama-cpp", "llama_cpp", "llama-cpp-python", "gguf"),
     )
 }
 

@@ -60,17 +60,19 @@ class Peer(Protocol):
 
 
 class PeerSampler:
-    """`Sampler` over a peer. Texts run one after the other."""
+    """`Sampler` over a peer. Texts run one after the other. files: hashes of the model's files, for the certificate."""
 
-    def __init__(self, name: str, peer: Peer) -> None:
+    def __init__(self, name: str, peer: Peer, files: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.peer = peer
+        self.files = files
         if peer.vocab_size is not None:
             self.vocab_size = peer.vocab_size
 
     def facts(self) -> Mapping[str, Any]:
         """As of `Sampler`."""
-        return {"kind": "peer", **self.peer.facts()}
+        files = {} if self.files is None else {"files": dict(self.files)}
+        return {"kind": "peer", **self.peer.facts(), **files}
 
     def sample(self, jobs: Sequence[Job]) -> list[Sample]:
         """As of `Sampler`."""
