@@ -136,10 +136,14 @@ def _information(runs: Runs) -> list[Row]:
 
 
 def serving(runs: Sequence[Run]) -> list[Row]:
-    """Rows of `bench.serving`: nothing fixed beats what the server chooses, and speculation is never a loss."""
+    """Rows of `bench.serving`: nothing fixed beats what the server chooses, and speculation is never a loss.
+
+    Ours among each other while all streams are busy; beside a peer, which tells no more, the whole list.
+    """
     rows, auto, off = [], groups.AUTO, groups.OFF
     for name, load in {load.name: load for load in groups.LOADS}.items():
-        some = [run for run in runs if run["load"] == name]
+        whole = [run for run in runs if run["load"] == name]
+        some = [_busy(run) for run in whole]
         if load.bucket is not None:
             rows += _speed(f"{name}: auto / off", some, auto, off, _each(0.98))
             continue
@@ -147,8 +151,14 @@ def serving(runs: Sequence[Run]) -> list[Row]:
         for other in others:
             rows += _speed(f"{name}: auto / {other}", some, auto, other, {stats.ALL: 0.97})
         if load.peer:
-            rows += _speed(f"{name}: auto / genai batching", some, auto, groups.SERVED_BATCHING.name, {stats.ALL: 1.2})
+            rows += _speed(f"{name}: auto / genai batching", whole, auto, groups.SERVED_BATCHING.name, {stats.ALL: 1.2})
     return [*rows, _same_texts("same texts: all policies of a load, off", runs)]
+
+
+def _busy(run: Run) -> Run:
+    """The part of a run in which all streams were busy; the whole of one that has no such part."""
+    part = run.get("busy")
+    return run if part is None else {**run, "seconds": part["seconds"], "counts": [part["tokens"]]}
 
 
 def _same_texts(what: str, runs: Sequence[Run]) -> Row:

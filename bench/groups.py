@@ -129,8 +129,8 @@ SERVED_BATCHING = Config(
 
 
 def _one_bucket(streams: int, bucket: str) -> Load:
-    requests = 1 if streams == 1 else 2 * streams
-    return Load(_streams(streams), streams, bucket, requests, 64, (AUTO, OFF), repeats=4 / 3)
+    requests = 1 if streams == 1 else 4 * streams
+    return Load(_streams(streams), streams, bucket, requests, 64, (AUTO, OFF), repeats=4 / 3 if streams == 1 else 1.0)
 
 
 def _streams(count: int) -> str:
@@ -139,6 +139,6 @@ def _streams(count: int) -> str:
 
 LOADS: tuple[Load, ...] = (
     Load("8 streams, mixed", 8, None, 24, 128, tuple(GAMMAS), peer=True),
-    Load("32 streams, mixed", 32, None, 64, 64, tuple(GAMMAS)),
+    Load("32 streams, mixed", 32, None, 96, 64, tuple(GAMMAS)),
     *(_one_bucket(streams, bucket) for streams in (1, 4, 8, 16) for bucket in BUCKETS),
 )

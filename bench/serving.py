@@ -6,7 +6,8 @@
     python -m bench.serving --table            shows the file that is there
 
 Closed loops: so many streams are kept busy from a list of requests, the next one comes when one has ended. (A batch of
-as many requests as streams would end with its slowest member, and measure that.) Greedy, demo model in int8, drafter
+as many requests as streams would end with its slowest member, and measure that; so would the end of a list, so ours are
+compared while all streams are busy.) Greedy, demo model in int8, drafter
 suffix. One process holds the engine; its draft policies take turns over the same requests: left to itself, off, and
 each fixed length. openvino-genai's continuous batching gets the same requests at as many sequences at once.
 

@@ -4,6 +4,10 @@ OPTIONS is a JSON object of `EngineOptions`. One model and one drafter are loade
 its own over them, put together as `draftproof serve` does, so that policies differ in nothing but their budgets. `run`
 keeps so many streams busy from a list of requests: the next one comes when one has ended.
 
+`busy` is the time, and the tokens, until the last request has begun: so long all streams are busy. Texts of one length
+end together where nothing is drafted, and one by one where something is, so that the end of a list says more about the
+list than about a server, which always has the next request.
+
 Invariant: one policy runs at a time; what one has learned is kept from run to run until `fresh`, as in a server.
 Does not know: peers, statistics, HTTP.
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,6 +58,7 @@ class Ours:
         served.engine.meter.reset()
         collectors: list[Collector] = []
         seqs: dict[int, int] = {}
+        busy, begin, num_decided = {}, time.perf_counter(), 0
         while len(collectors) < len(requests) or seqs:
             while len(collectors) < len(requests) and len(seqs) < streams:
                 number, (bucket, text) = len(collectors), requests[len(collectors)]
@@ -62,13 +68,16 @@ class Ours:
                 collectors.append(Collector(request, built.tokenizer, route.label or "none", 0.0))
                 seqs[number] = served.engine.submit(request)
                 served.routes.assign(seqs[number], route)
+                if len(collectors) == len(requests) and streams > 1:
+                    busy = {"busy": {"seconds": time.perf_counter() - begin, "tokens": num_decided}}
             for event in served.engine.step():
                 collectors[event.request_id].take(event)
+                num_decided += len(event.tokens)
                 if event.finish is not None:
                     served.routes.close(seqs.pop(event.request_id))
         ids_of = [collector.output().token_ids for collector in collectors]
         meter = {name: getattr(served.engine.meter, name) for name in COUNTED}
-        return Result([len(row) for row in ids_of], ids_of, {"meter": meter})
+        return Result([len(row) for row in ids_of], ids_of, {"meter": meter, **busy})
 
     def _engine(self, gamma: int | None) -> Served:
         if gamma not in self._engines:

@@ -80,6 +80,21 @@ def test_rows_read_the_right_configurations(make_run):
     assert rows["float32 plain / transformers generate", "edit"].value is None
 
 
+def test_ours_are_compared_while_all_streams_are_busy_and_a_peer_over_the_whole_list(make_run):
+    load, peer = "8 streams, mixed", groups.SERVED_BATCHING.name
+    runs = [
+        make_run(config, 0, seconds, load=load, bucket="all", **more)
+        for config, seconds, more in (
+            ("auto", 2.0, {"busy": {"seconds": 0.5, "tokens": 80}}),
+            ("off", 2.0, {"busy": {"seconds": 1.0, "tokens": 80}}),
+            (peer, 1.0, {}),
+        )
+    ]
+    found = {row.what: row.value for row in demands.serving(runs) if row.value is not None}
+    assert found[f"{load}: auto / off"] == pytest.approx(2.0)
+    assert found[f"{load}: auto / genai batching"] == pytest.approx(0.5)
+
+
 def test_a_text_that_differs_from_plain_is_a_row_that_does_not_hold(make_run):
     same = _greedy(make_run, {groups.INT8_PLAIN.name: 1.0, groups.INT8_SUFFIX.name: 1.0})
     (row,) = [row for row in demands.table({"int8": same}) if row.what == "same texts: ours int8 suffix, plain"]

@@ -38,7 +38,7 @@ def test_requests_are_the_workloads_prompts_evenly(load):
 def test_a_smoke_run_is_small():
     assert all(Amount(3, 16).of(load) == (1, min(load.num_requests, load.streams), 16) for load in LOADS)
     assert Amount(3).of(LOADS[0]) == (3, 24, 128)
-    assert Amount(3).of(LOADS[-1]) == (4, 32, 64)
+    assert Amount(3).of(LOADS[-1]) == (3, 64, 64)
 
 
 @pytest.fixture

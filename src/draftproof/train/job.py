@@ -37,10 +37,10 @@ from draftproof.train.reading import read_once
 from draftproof.train.settings import TrainSettings
 from draftproof.train.trainer import Score, Settings, Text, Trainer
 
-_TEXT_SHARE = 0.35  # of the time
+_TEXT_SHARE = 0.25  # of the time; reading them takes about half as long again
 _LOOK_SHARE = 0.08  # of the time, for looking at held-out texts
 _SAVE_SECONDS = 30.0
-_DEEPEN = 0.5  # share of the steps that look one draft ahead: a third of the time of the others
+_DEEPEN = 0.5  # share of a new head's steps that look one draft ahead: half the time of the others
 _ROOTS = 0.25  # share of the places that later drafts are learned at
 Say = Callable[[str], None]
 
@@ -173,7 +173,7 @@ class Job:
             batch_tokens=settings.batch_tokens,
             learning_rate=settings.learning_rate,
             seed=settings.seed,
-            deepen=_DEEPEN,
+            deepen=_DEEPEN if initial is None else 0.0,
             roots=_ROOTS,
         )
         state = self.work / "state.pt"

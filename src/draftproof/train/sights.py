@@ -82,7 +82,7 @@ def seen(text: Text, reader: Reader, output: Tensor, max_length: int, likely: in
 class Library:
     """Texts of a run, of which one window after another is read and kept; what it keeps fits into the budget.
 
-    read: one text. widths: bytes kept for each token. budget: bytes of a window (one text fits always).
+    read: one text. width: bytes kept for each token. budget: bytes of a window (one text fits always).
     """
 
     def __init__(self, texts: Sequence[Text], read: Callable[[Text], Seen], width: int, budget: int = BUDGET) -> None:
