@@ -44,8 +44,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "heads",
         help="draft heads in the formats of other engines",
-        description="Shows a draft head, writes it in another engine's format, or takes one over from there. Any of "
-        "these formats can also be given to --draft-model as it is.",
+        description="Shows a draft head, writes it in another engine's format, or takes one over from there. "
+        "An EAGLE head in any of these formats can be given to --draft-model as it is.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
