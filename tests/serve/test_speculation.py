@@ -39,10 +39,15 @@ def test_drafts_are_the_default_and_are_reported_as_vllm_does(server):
 
 
 def test_counts_are_the_librarys(server, folder, cache_dir):
+    """Under `reject` at a temperature: elsewhere drafts are cut to the widths that are ready, which have a history."""
     with LLM(folder, cache_dir=cache_dir, drafter="suffix", threads=1, kv_memory=1 << 23, weights="int8") as llm:
-        want = llm.generate(PROMPT, SamplingParams(max_new_tokens=40))[0].speculation
+        params = SamplingParams(temperature=0.01, rule="reject", seed=5, max_new_tokens=40)
+        want = llm.generate(PROMPT, params)[0].speculation
+    assert want.drafted > want.accepted > 0
     fresh = {"X-Draftproof-Bucket": "of this test"}  # a bucket that no draft length was learned for
-    told = ask(server, extra_headers=fresh).usage.speculative_decoding
+    answer = ask(server, {"rule": "reject"}, extra_headers=fresh, temperature=0.01, seed=5)
+    told = answer.usage.speculative_decoding
+    assert told["rule"] == "reject"
     assert told["num_draft_tokens"] == want.drafted
     assert told["num_accepted_draft_tokens"] == want.accepted
     assert told["num_tested_draft_tokens"] == want.tested
