@@ -48,7 +48,8 @@ def certify(drafter: str, rule: str, tokens: int, max_tv: float, out: Path) -> i
     """One certificate; the command's exit code."""
     command = [sys.executable, "-m", "draftproof.cli.main", "certify", "--model", "demo", "--drafter", drafter]
     command += [*DRAFTERS[drafter], "--rule", rule, "--temperature", "0.8", "--gamma", "3", "--tokens", str(tokens)]
-    return subprocess.run([*command, "--max-tv", str(max_tv), "--out", str(out)], check=False).returncode
+    command += ["--max-tv", str(max_tv), "--out", str(out.relative_to(provenance.ROOT))]
+    return subprocess.run(command, check=False, cwd=provenance.ROOT).returncode
 
 
 def row(path: Path) -> str:
