@@ -182,3 +182,10 @@ def test_a_target_that_no_head_can_be_built_for_is_refused_by_name():
     check_teachable(CONFIG.to_dict())
     with pytest.raises(UnsupportedModel, match="models of type 'gpt2'"):
         check_teachable({"model_type": "gpt2", "n_embd": 64})
+
+
+def test_an_embedding_of_which_one_row_is_read_is_no_cost(parts, converted):
+    """Draft lengths go by the bytes that a forward goes through (float32 here, as it was saved)."""
+    head, _ = parts
+    read = sum(part.numel() for name, part in head.named_parameters() if "norm" not in name) + len(IDS) * 64
+    assert converted.weight_bytes == pytest.approx(4 * read, rel=0.05)

@@ -74,14 +74,23 @@ def padded(inputs: dict[str, NDArray[Any]], num_rows: int, page: int) -> dict[st
     more = np.arange(1, extra + 1, dtype=np.int32)
     spare = -(len(pages) + extra) % _PAGES  # page numbers behind the last sequence's are not looked at
     return inputs | {
-        "input_ids": np.pad(inputs["input_ids"], (0, extra)),
-        "position_ids": np.pad(inputs["position_ids"], (0, extra)),
-        "rows": np.pad(inputs["rows"], (0, num_rows - len(inputs["rows"]))),
-        "past_lens": np.pad(past, (0, extra)),
+        "input_ids": _longer(inputs["input_ids"], num_rows),
+        "position_ids": _longer(inputs["position_ids"], num_rows),
+        "rows": _longer(inputs["rows"], num_rows),
+        "past_lens": _longer(past, len(past) + extra),
         "subsequence_begins": np.concatenate([begins, begins[-1] + more]),
         "block_indices": np.concatenate([pages, np.full(extra + spare, page, np.int32)]),
         "block_indices_begins": np.concatenate([ends, ends[-1] + more]),
     }
+
+
+def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
+    """Zeros behind it up to this length."""
+    if len(array) == length:
+        return array
+    out = np.zeros(length, array.dtype)
+    out[: len(array)] = array
+    return out
 
 
 class _Parts:

@@ -22,12 +22,15 @@ from numpy.typing import NDArray
 
 from draftproof.errors import InputError
 from draftproof.kv.pages import PagedStore
+from draftproof.models.feed import Feed
 from draftproof.models.flat import layout, padded
 from draftproof.models.forks import Forks
 from draftproof.models.graph import PAGE_SIZE, GraphInfo, compile_graph, read_info
 from draftproof.models.lanes import Lanes
 from draftproof.rules.host import HostLogits
 from draftproof.types import Moves, Numerics, StepBatch, TargetOutput
+
+Lines = tuple[NDArray[np.float32] | None, int]
 
 
 class OpenVINOTarget:
@@ -54,7 +57,7 @@ class OpenVINOTarget:
         self.info: GraphInfo = read_info(folder)
         self.vocab_size = self.info.vocab_size
         self.max_len = self.info.max_len
-        self.weight_bytes = (folder / "graph.bin").stat().st_size
+        self.weight_bytes = self._bytes_read((folder / "graph.bin").stat().st_size)
         self.numerics: Numerics = numerics
         self.min_rows = 2 if numerics == "invariant" else 1
         self.packed_rows = 1
@@ -72,6 +75,7 @@ class OpenVINOTarget:
         self._compiled = [compile_graph(folder, self.info, precision, threads) for _ in range(lanes)]
         self._ports = {next(iter(port.get_names())): port for port in self._compiled[0].inputs}
         self._requests = [compiled.create_infer_request() for compiled in self._compiled]
+        self._feeds = [Feed(request, self._ports) for request in self._requests]
         self._lanes = Lanes(lanes, self._rows_of_a_shape())
         self._store = self._allocate(total)
         self._spare_page = total - 1
@@ -92,6 +96,10 @@ class OpenVINOTarget:
                     request.set_tensor(port, tensor)
                 arrays.append(tensor.data)
         return PagedStore(sides["key"], sides["value"])
+
+    def _bytes_read(self, stored: int) -> int:
+        """Of the stored bytes, those that each forward goes through."""
+        return stored
 
     def _rows_of_a_shape(self) -> float:
         """What preparing another shape costs, in rows (as measured with int8 weights on two cores)."""
@@ -128,10 +136,10 @@ class OpenVINOTarget:
         features = request.get_output_tensor(1).data[places] if self.info.features else None
         return logits, features
 
-    def infer(self, batch: StepBatch, more: Mapping[str, NDArray[np.float32]]) -> tuple[Any, NDArray[np.int64]]:
+    def infer(self, batch: StepBatch, more: Mapping[str, Lines]) -> tuple[Any, NDArray[np.int64]]:
         """One forward; the request that ran it, and where each of the batch's rows is in outputs of a row each.
 
-        more: further inputs [R, width] of a graph that has them, a line a row.
+        more: further inputs of a graph that has them, ([R, width] or None for zeros, width).
         """
         laid = layout(batch, doubled=self.min_rows > 1)
         inputs = laid.inputs
@@ -140,13 +148,11 @@ class OpenVINOTarget:
         else:
             lane, num_rows = self._lanes.choose(len(laid.rows))
             inputs = padded(inputs, num_rows, self._spare_page)
-        request = self._requests[lane]
+        request, feed = self._requests[lane], self._feeds[lane]
         for name, array in inputs.items():
-            request.set_tensor(self._ports[name], ov.Tensor(array))
-        for name, array in more.items():
-            lines = np.zeros((len(inputs["input_ids"]), array.shape[1]), np.float32)
-            lines[: len(laid.rows)] = array[laid.rows]
-            request.set_tensor(self._ports[name], ov.Tensor(lines))
+            feed.put(name, array)
+        for name, (lines, width) in more.items():
+            feed.put_rows(name, lines, laid.rows, (len(inputs["input_ids"]), width))
         request.infer()
         return request, laid.places
 
