@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PURPOSES = {"gumbel": 1, "draft": 2, "test": 3}
-_KEEP = 32  # rows of Gumbel numbers kept: a drafter and the target ask for the same position
+_KEEP = 32  # rows of numbers kept: a drafter and the target ask for the same position
 
 
 def fresh_seed() -> int:
@@ -41,8 +41,15 @@ def _open_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=_KEEP)
+def _gumbel_words(seed: int, position: int, vocab_size: int) -> NDArray[np.uint64]:
+    words = _words(seed, "gumbel", position, vocab_size)
+    words.setflags(write=False)
+    return words
+
+
+@lru_cache(maxsize=_KEEP)
 def _gumbel_row(seed: int, position: int, vocab_size: int) -> NDArray[np.float64]:
-    row = _open_unit(_words(seed, "gumbel", position, vocab_size))
+    row = _open_unit(_gumbel_words(seed, position, vocab_size))
     np.log(row, out=row)
     np.negative(row, out=row)
     np.log(row, out=row)
@@ -61,8 +68,13 @@ class PhiloxNoise:
         """
         if ids is None:
             return _gumbel_row(seed, position, vocab_size)
-        words = _words(seed, "gumbel", position, vocab_size)[ids]
+        words = _gumbel_words(seed, position, vocab_size)[ids]
         return -np.log(-np.log(_open_unit(words)))
+
+    def peak(self, seed: int, position: int, vocab_size: int) -> float:
+        """The largest Gumbel number of a position, up to rounding: two logarithms instead of two a token."""
+        word = _gumbel_words(seed, position, vocab_size).max(keepdims=True)
+        return float(-np.log(-np.log(_open_unit(word)))[0])
 
     def uniform(self, seed: int, purpose: str, round_: int, count: int) -> NDArray[np.float64]:
         """float64[count] in [0, 1), keyed by round; purpose is "draft" or "test"."""

@@ -39,6 +39,10 @@ class Noise(Protocol):
         """float64: standard Gumbel numbers of token ids (all of 0..V-1 when None) at an absolute position."""
         ...
 
+    def peak(self, seed: int, position: int, vocab_size: int) -> float:
+        """The largest of all Gumbel numbers at an absolute position, up to rounding."""
+        ...
+
     def uniform(self, seed: int, purpose: str, round_: int, count: int) -> FloatArray:
         """float64[count] in [0, 1): numbers used once, keyed by round; `purpose` is "draft" or "test"."""
         ...

@@ -28,6 +28,9 @@ from draftproof.rules.select import best_ids
 from draftproof.rules.warp import Warped
 from draftproof.types import FloatArray
 
+_FEW = 64  # tokens that race as they are
+_ROUNDING = 1e-3  # more than float32 scores and two logarithms can be off, less than matters
+
 
 def race(warped: Warped, gumbel: FloatArray) -> int:
     """The winner of scores + gumbel, both float[k] (of warped.ids) or float[V]; ties to the lowest id."""
@@ -45,4 +48,21 @@ def sample(warped: Warped, noise: Noise, seed: int, position: int, vocab_size: i
     """The token at an absolute position (its index in the token list), as plain decoding with this seed chooses it."""
     if warped.ids is not None and len(warped.ids) == 1:
         return int(warped.ids[0])  # temperature 0 and other one-hot laws ask for no noise
+    warped = _contenders(warped, noise, seed, position, vocab_size)
     return race(warped, noise.gumbel(seed, position, warped.ids, vocab_size))
+
+
+def _contenders(warped: Warped, noise: Noise, seed: int, position: int, vocab_size: int) -> Warped:
+    """Without the tokens that would lose to the best one even with the largest number of this position.
+
+    Most of a vocabulary is that unlikely, and its two logarithms a token are most of the time that a race takes.
+    """
+    scores = warped.scores
+    if len(scores) <= _FEW:
+        return warped
+    best = int(scores.argmax())
+    token = best if warped.ids is None else int(warped.ids[best])
+    own = float(noise.gumbel(seed, position, np.array([token]), vocab_size)[0])
+    bound = float(scores[best]) + own - noise.peak(seed, position, vocab_size) - _ROUNDING
+    left = np.flatnonzero(scores >= bound)
+    return Warped(left if warped.ids is None else warped.ids[left], scores[left])
