@@ -6,6 +6,7 @@ import os
 import pytest
 
 from draftproof.certify import check_read, dumps
+from draftproof.certify import own as making
 from draftproof.certify.own import options_of, prepare
 from draftproof.engine.options import EngineOptions
 from draftproof.errors import InvalidParams
@@ -30,3 +31,25 @@ def test_the_demo_model(tmp_path_factory):
 def test_options_that_are_none():
     with pytest.raises(InvalidParams, match="can't be used"):
         options_of({"magic": 1}, None)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        EngineOptions(drafter="cascade", draft_model="h", tree="auto", gamma=4),
+        EngineOptions(drafter="model", draft_model="demo", draft_weights="int8", weights="float32"),
+        EngineOptions(drafter="early_exit", exit_layer=2, draft_weights="float32", cost_file="c"),
+    ],
+)
+def test_the_baseline_is_the_same_target_without_a_drafter(asked, monkeypatch):
+    class Enough(Exception):
+        pass
+
+    def build_each(options, report):
+        assert options == [asked, EngineOptions(drafter="none", weights=asked.weights)]
+        raise Enough
+
+    monkeypatch.setattr(making, "build_each", build_each)
+    with pytest.raises(Enough):
+        prepare(asked)
+    assert options_of(json.loads(json.dumps(making.asked(asked))), None) == asked

@@ -156,6 +156,10 @@ def test_a_certificate_is_run_again(command: Command, own: Own, tmp_path: Path) 
         (("--check", "c.json", "--tokens", "9"), "own settings: drop --tokens"),
         (("--check", "c.json", "--draft-model", "x"), "own settings: drop --draft-model"),
         (("--check", "c.json", "--top-p", "0.5"), "own settings: drop --top-p"),
+        (("--check", "c.json", "--tree", "auto"), "own settings: drop --tree"),
+        (("--check", "c.json", "--draft-weights", "int8"), "own settings: drop --draft-weights"),
+        (("--subject", "transformers", "--tree", "auto"), "drafts as it was set up: drop --tree"),
+        (("--subject", "transformers", "--draft-weights", "int8"), "drafts as it was set up: drop --draft-weights"),
     ],
 )
 def test_input_that_cannot_be_used(command: Command, own: Own, argv: tuple[str, ...], words: str) -> None:

@@ -133,8 +133,8 @@ def test_every_option_reaches_the_library(command: Command, fake: Any) -> None:
         "--logprobs 1"
     )
     engine = (
-        "--model m --weights int8 --backend torch --numerics fast --drafter model --draft-model d --exit-layer 3 "
-        "--gamma 5 --kv-memory 1MiB --threads 2 --cache-dir c"
+        "--model m --weights int8 --backend torch --numerics fast --drafter model --draft-model d "
+        "--draft-weights bfloat16 --exit-layer 3 --gamma 5 --tree 2,1 --kv-memory 1MiB --threads 2 --cache-dir c"
     )
     assert command("generate", "Why?", "--json", *sampling.split(), *engine.split()).code == 0
     assert fake.asked[0][1] == SamplingParams(
@@ -164,6 +164,8 @@ def test_every_option_reaches_the_library(command: Command, fake: Any) -> None:
         "numerics": "fast",
         "drafter": "model",
         "draft_model": "d",
+        "draft_weights": "bfloat16",
+        "tree": "2,1",
         "exit_layer": 3,
         "gamma": 5,
         "kv_memory": 1 << 20,
@@ -171,6 +173,36 @@ def test_every_option_reaches_the_library(command: Command, fake: Any) -> None:
         "cache_dir": "c",
     }
     assert wanted.items() <= given.items()
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("--drafter eagle --tree wide", 'a tree is "auto", "dynamic", widths like "3,2,1" or places'),
+        ("--drafter cascade --tree 2,0", "like \"1 2 1.1\", got '2,0'"),
+        ("--drafter suffix --tree auto", "drop --tree, or use --drafter eagle, medusa or cascade"),
+        ("--drafter suffix --draft-weights int8", "drop --draft-weights, or use --drafter model, early_exit or"),
+        ("--drafter early_exit --draft-weights int9", "draft_weights must be one of auto, float32"),
+        ("--drafter early_exit --draft-weights int4", "draft_weights int4: no kernel here computes"),
+    ],
+)
+def test_drafting_that_cannot_be_is_refused_before_a_model_is_loaded(
+    command: Command, argv: str, says: str, tmp_path: Path
+) -> None:
+    ran = command("generate", "x", *argv.split(), "--cache-dir", str(tmp_path))
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert says in ran.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_explains_the_shapes_of_trees(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("generate", "serve", "certify", "demo"):
+        with pytest.raises(SystemExit):
+            command(name, "--help")
+        said = " ".join(capsys.readouterr().out.split())
+        assert "--tree SHAPE" in said
+        assert "children by depth (3,2,1: three first tokens, two after each, one after each of these)" in said
+        assert "--draft-weights W" in said
 
 
 def test_the_engine_options_are_the_library_s(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,7 @@ def test_ctrl_c_says_how_to_carry_on(command: Command, place: Path, monkeypatch:
         (["--backend", "abacus"], "backend must be one of"),
         (["--data", "/nowhere/at/all"], "can't read the data file /nowhere/at/all"),
         (["--logprobs", "3"], "unrecognized arguments: --logprobs"),
-        (["--draft-model", "x"], "unrecognized arguments: --draft-model"),
+        (["--draft-model", "x"], "--draft-model names the model or head of one drafter, and none here could take it"),
         (["--log", "--bucket-field", "nope"], "has the bucket field 'nope'"),
         (["--log"], "no line of"),
         (["--stop-id", "999999"], "token id 999999 in logit_bias, stop_ids or bad_words is outside the vocabulary"),

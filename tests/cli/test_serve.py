@@ -55,6 +55,13 @@ def test_options_reach_the_server(command: Command, settings: list[ServeSettings
     assert {(each.model, each.gamma, each.threads, each.max_sequences) for each in options} == {("m", 3, 1, 4)}
 
 
+def test_options_of_some_drafters_go_to_those(command: Command, settings: list[ServeSettings]) -> None:
+    drafters = ("--drafter", "suffix", "--drafter", "cascade", "--drafter", "m=model:./d")
+    assert command("serve", *drafters, "--tree", "3,2", "--draft-weights", "int8").code == 0
+    options = settings[0].engine_options()
+    assert [(each.tree, each.draft_weights) for each in options] == [(None, "auto"), ("3,2", "auto"), (None, "int8")]
+
+
 def test_the_defaults_are_a_plain_private_server(command: Command, settings: list[ServeSettings], monkeypatch) -> None:
     monkeypatch.delenv("DRAFTPROOF_API_KEY", raising=False)
     assert command("serve").code == 0
@@ -81,6 +88,10 @@ def test_the_defaults_are_a_plain_private_server(command: Command, settings: lis
         (("--policy", "p.yaml"), "--drafter"),
         (("--max-sequences", "0"), "max_sequences"),
         (("--draft-model", "x"), "--draft-model"),
+        (("--tree", "auto"), "takes no tree"),
+        (("--drafter", "suffix", "--tree", "auto"), "no drafter here takes --tree"),
+        (("--drafter", "cascade", "--tree", "wide"), "a tree is"),
+        (("--drafter", "cascade", "--draft-weights", "int8"), "no drafter here takes --draft-weights"),
         (("--max-body", "12"), "--max-body"),
     ],
 )

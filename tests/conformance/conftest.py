@@ -117,6 +117,8 @@ MAKERS: dict[str, Callable[[], object]] = {
     "medusa-tree": lambda: Fed(medusa(tree=DynamicShape(widths=(3, 2, 2, 2, 1, 1)))),
     "medusa-tree-static": lambda: Fed(medusa(tree=StaticShape.of_widths((2, 2, 1)))),
     "cascade": lambda: Fed(Cascade([SuffixDrafter(), head()])),
+    "cascade-tree": lambda: Fed(Cascade([SuffixDrafter(), head(tree=DynamicShape(widths=(3, 2, 2, 2, 1, 1)))])),
+    "cascade-tree-static": lambda: Fed(Cascade([SuffixDrafter(), head(tree=StaticShape.of_widths((2, 2, 1)))])),
     "scripted": lambda: ScriptedDrafter(branches),
     "laws-iid": lambda: LawDrafter(LAWS, "iid", **TREE),
     "laws-distinct": lambda: LawDrafter(LAWS, "distinct", **TREE),

@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from draftproof.drafters import tree_children
+from draftproof.drafters import eagle_tree, tree_children
+from draftproof.drafters.cascade import Cascade
 from draftproof.drafters.draft_vocab import DraftVocab
 from draftproof.drafters.eagle import EagleDrafter
+from draftproof.drafters.suffix import SuffixDrafter
 from draftproof.drafters.tree_children import Children
 from draftproof.drafters.tree_pages import Branches
 from draftproof.drafters.tree_shape import DynamicShape, Node, Prices, StaticShape, first_number
@@ -153,6 +155,53 @@ def test_trees_are_those_of_a_fresh_start(name):
             drafter.forget(life.seq)
         assert ledger.free_pages == ledger.num_pages
     assert branched > 10
+
+
+def rounds_in_a_cascade(shape):
+    """(item, the cascade's draft, what the lookup alone says) of many rounds."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        head, ledger = drafter_of(shape)
+        drafter, lookup = Cascade([SuffixDrafter(), head]), SuffixDrafter()
+        lives = [Life(seq, rng, SamplingParams(seed=seq, **PARAMS[(seed + seq) % len(PARAMS)])) for seq in range(4)]
+        drafter.observe([life.fed() for life in lives])
+        for _ in range(6):
+            items = [life.item(int(rng.choice([0, 1, 4, 7]))) for life in lives]
+            drafts = drafter.propose(items, NOISE)
+            yield from zip(items, drafts, lookup.propose(items, NOISE), strict=True)
+            drafter.observe([life.commit(draft) for life, draft in zip(lives, drafts, strict=True)])
+        for life in lives:
+            drafter.forget(life.seq)
+        assert ledger.free_pages == ledger.num_pages
+
+
+def as_said(draft):
+    return draft.tokens.tolist(), draft.parents.tolist()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_in_a_cascade_they_are_the_same_trees(name):
+    """Rounds of the lookup between them: rows and states of tokens that the head has not seen drafted."""
+    spoke = {"lookup": 0, "head": 0}
+    for item, draft, looked_up in rounds_in_a_cascade(SHAPES[name]):
+        spoke["lookup" if len(looked_up) else "head"] += len(draft)
+        if item.budget:
+            assert as_said(draft) == (as_said(looked_up) if len(looked_up) else from_scratch(item, SHAPES[name]))
+    assert min(spoke.values()) > 50
+
+
+def test_in_a_cascade_a_wrong_parent_is_noticed(monkeypatch):
+    draft_of = eagle_tree.Tree.draft
+
+    def spoiled(self):
+        draft = draft_of(self)
+        draft.parents[1:] = np.maximum(draft.parents[1:] - 1, 0)
+        return draft
+
+    monkeypatch.setattr(eagle_tree.Tree, "draft", spoiled)
+    rounds = rounds_in_a_cascade(SHAPES["widths"])
+    seen = [as_said(draft) == from_scratch(item, SHAPES["widths"]) for item, draft, own in rounds if not len(own)]
+    assert not all(seen)
 
 
 def drafts_of(shape, seeds=range(8), budget=6):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from draftproof import SamplingParams
+from draftproof.engine import step as stepping
 from draftproof.engine.options import EngineOptions
+from draftproof.engine.pack import pack
 from draftproof.errors import InputError, InvalidParams, ModelNotFound, PairingError, UnknownDrafter
 from draftproof.models.eagle_config import EagleConfig
 from draftproof.models.head_files import save_head
@@ -50,11 +55,16 @@ def test_texts_and_bits_are_plain_decodings(llm_of, head_folder, drafter, params
     assert sum(output.speculation.drafted for output in alone) > 20
 
 
-@pytest.mark.parametrize("tree", ["dynamic", "auto", "2,2,1", "1 2 3 1.1 2.1"])
+TREES = [("eagle", tree) for tree in ("dynamic", "auto", "2,2,1", "1 2 3 1.1 2.1")]
+TREES += [("cascade", tree) for tree in ("dynamic", "2,2,1")]
+
+
+@pytest.mark.parametrize(("drafter", "tree"), TREES)
 @pytest.mark.parametrize("params", [{}, {"temperature": 0.9, "rule": "coupled"}])
-def test_texts_and_bits_of_trees_are_plain_decodings(llm_of, head_folder, tree, params):
+def test_texts_and_bits_of_trees_are_plain_decodings(llm_of, head_folder, drafter, tree, params):
     plain = llm_of()
-    drafted = llm_of(drafter="eagle", draft_model=str(head_folder), gamma=5, tree=tree, chunk_rows=7)
+    drafted = llm_of(drafter=drafter, draft_model=str(head_folder), gamma=5, tree=tree, chunk_rows=7)
+    assert drafted.info["tree"] == tree
     settings = SamplingParams(max_new_tokens=24, seed=5, logprobs=0, ignore_eos=True, **params)
     truth = [plain.generate(prompt, settings)[0] for prompt in PROMPTS]
     found = drafted.generate(PROMPTS, settings)
@@ -62,6 +72,30 @@ def test_texts_and_bits_of_trees_are_plain_decodings(llm_of, head_folder, tree, 
         assert one.token_ids == other.token_ids
         assert [entry.logprob for entry in one.logprobs] == [entry.logprob for entry in other.logprobs]
     assert sum(output.speculation.drafted for output in found) > 20
+
+
+def test_in_a_cascade_both_drafters_speak_and_a_wrong_parent_is_noticed(llm_of, head_folder, monkeypatch):
+    """The comparison above, with a target that is shown nodes on other branches than those they were drafted on."""
+    drafted = llm_of(drafter="cascade", draft_model=str(head_folder), gamma=5, tree="2,2,1", chunk_rows=7)
+    few = dict.fromkeys((65, 66, 67), 50.0)  # of three tokens an untrained head's trees often hold the right one
+    settings = SamplingParams(max_new_tokens=24, seed=5, ignore_eos=True, logit_bias=few)
+    seen = {"trees": 0, "chains": 0}
+
+    def watched(items, drafts, *rest, spoil):
+        shown = []
+        for draft in drafts:
+            branched = draft.parents.tolist() != list(range(len(draft)))
+            seen["trees" if branched else "chains"] += len(draft) > 0
+            parents = np.where(draft.parents > 1, draft.parents - 1, draft.parents) if spoil else draft.parents
+            shown.append(replace(draft, parents=parents.astype(np.int32)))
+        return pack(items, shown, *rest)
+
+    for spoil in (False, True):
+        monkeypatch.setattr(stepping, "pack", partial(watched, spoil=spoil))
+        found = [output.token_ids for output in drafted.generate(PROMPTS, settings)]
+        same = found == [output.token_ids for output in llm_of().generate(PROMPTS, settings)]
+        assert same is not spoil
+    assert min(seen.values()) > 5
 
 
 @pytest.mark.parametrize("tree", ["dynamic", "2,2,1"])
@@ -91,8 +125,8 @@ def test_the_states_a_tree_leaves_behind_are_plain_decodings(llm_of, head_folder
 @pytest.mark.parametrize("rule", ["reject", "block"])
 def test_a_ratio_rule_keeps_its_text_whatever_is_beside_it(llm_of, head_folder, rule):
     settings = SamplingParams(max_new_tokens=20, seed=3, temperature=1.0, rule=rule, ignore_eos=True)
-    for tree in (None, "dynamic"):
-        keeps_its_text(llm_of(drafter="eagle", draft_model=str(head_folder), gamma=4, tree=tree), settings)
+    for drafter, tree in (("eagle", None), ("eagle", "dynamic"), ("cascade", "dynamic")):
+        keeps_its_text(llm_of(drafter=drafter, draft_model=str(head_folder), gamma=4, tree=tree), settings)
 
 
 def keeps_its_text(llm, settings):
@@ -114,15 +148,13 @@ def test_what_does_not_fit_is_refused_before_it_runs(llm_of, head_folder, tmp_pa
         llm_of(drafter="eagle")
     with pytest.raises(ModelNotFound, match="no draft head"):
         llm_of(drafter="cascade", draft_model="/nowhere")
-    with pytest.raises(UnknownDrafter, match="openvino backend"):
-        llm_of(drafter="eagle", draft_model=str(head_folder), backend="torch", weights="float32")
     with pytest.raises(InvalidParams, match="takes no exit layer"):
         EngineOptions(drafter="eagle", exit_layer=2)
     for tree in ("wide", "3,0", "", "1 1.1.1", "2 1", "1.x"):
         with pytest.raises(UnknownDrafter, match="tree"):
             EngineOptions(drafter="eagle", tree=tree)
-    for drafter in ("cascade", "suffix", "none"):
-        with pytest.raises(InvalidParams, match="takes no tree"):
+    for drafter in ("model", "suffix", "none"):
+        with pytest.raises(InvalidParams, match=r"takes no tree: .* eagle, medusa or cascade"):
             EngineOptions(drafter=drafter, tree="auto")
     shutil.copytree(head_folder, tmp_path / "h")
     config = json.loads((tmp_path / "h" / "config.json").read_text())

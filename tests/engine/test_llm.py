@@ -195,6 +195,16 @@ def test_bad_requests_are_refused_and_leave_the_engine_usable(prompt, params, er
         ({"drafter": "model"}, InvalidParams, "--draft-model"),
         ({"drafter": "suffix", "draft_model": "x"}, InvalidParams, "takes no draft model"),
         ({"drafter": "early_exit", "exit_layer": 3}, InputError, r"1\.\.2"),
+        ({"drafter": "suffix", "draft_weights": "int8"}, InvalidParams, "no second model: drop --draft-weights"),
+        ({"drafter": "eagle", "draft_weights": "int8"}, InvalidParams, "model, early_exit or fixed_tree"),
+        ({"drafter": "early_exit", "draft_weights": "int9"}, InvalidParams, "draft_weights must be one of"),
+        ({"drafter": "early_exit", "draft_weights": "int4"}, InvalidParams, "draft_weights int4: no kernel .* int8"),
+        (
+            {"drafter": "early_exit", "draft_weights": "int8", "backend": "torch", "weights": "float32"},
+            InvalidParams,
+            "--backend openvino, or --draft-weights float32",
+        ),
+        ({"drafter": "suffix", "tree": "auto"}, InvalidParams, "takes no tree"),
         ({"drafter": "suffix", "exit_layer": 1}, InvalidParams, "exit"),
         ({"weights": "int4"}, InvalidParams, "int4"),
         ({"weights": "int9"}, InvalidParams, "int8"),
@@ -209,6 +219,37 @@ def test_bad_requests_are_refused_and_leave_the_engine_usable(prompt, params, er
 def test_bad_options_are_refused_by_name(options, error, says, folder, cache_dir) -> None:
     with pytest.raises(error, match=says):
         LLM(folder, cache_dir=cache_dir, **options)
+
+
+@pytest.mark.parametrize("drafter", ["model", "early_exit", "fixed_tree"])
+def test_a_second_model_may_have_other_weights_than_the_target(drafter, llm, folder) -> None:
+    """The target itself with fewer bits is a drafter: texts stay the float32 target's, bit for bit."""
+    subject, small = llm(drafter, folder, weights="float32", draft_weights="int8"), llm(drafter, folder)
+    assert (subject.info["weights"], subject.info["draft_weights"]) == ("float32", "int8")
+    assert (small.info["weights"], small.info["draft_weights"]) == ("int8", "int8")  # as the target's
+    sizes = [each.built.draft.target.weight_bytes for each in (subject, small)]
+    assert sizes[0] == sizes[1] < 0.5 * subject.built.engine.target.weight_bytes
+    for sampling in ({}, SAMPLED):
+        params = SamplingParams(max_new_tokens=24, logprobs=0, **sampling)
+        plain = llm("none", weights="float32").generate(PROMPTS[:4], params)
+        found = subject.generate(PROMPTS[:4], params)
+        assert [output.token_ids for output in found] == [output.token_ids for output in plain]
+        assert [_logprobs(output) for output in found] == [_logprobs(output) for output in plain]
+        drafted = sum(output.speculation.drafted for output in found)
+        assert drafted > 0
+        if drafter == "model":
+            assert sum(output.speculation.accepted for output in found) > 0.5 * drafted
+
+
+def test_the_torch_backend_loads_a_second_copy_for_other_weights(llm_of) -> None:
+    options = {"backend": "torch", "weights": "float32", "numerics": "invariant"}
+    params = SamplingParams(max_new_tokens=12, temperature=0.7, seed=5)
+    subject = llm_of(drafter="early_exit", exit_layer=2, gamma=2, draft_weights="bfloat16", **options)
+    kinds = [next(each._model.parameters()).dtype for each in (subject.built.engine.target, subject.built.draft.target)]
+    assert kinds == [torch.float32, torch.bfloat16]
+    assert subject.info["draft_weights"] == "bfloat16"
+    want = [output.token_ids for output in llm_of(**options).generate(PROMPTS[:2], params)]
+    assert [output.token_ids for output in subject.generate(PROMPTS[:2], params)] == want
 
 
 def test_a_drafter_of_another_tokenizer_is_refused_by_name(folder, other_folder, cache_dir) -> None:

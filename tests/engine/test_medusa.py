@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from draftproof import SamplingParams
 from draftproof.engine.options import EngineOptions
-from draftproof.errors import CorruptModel, InputError, InvalidParams, ModelNotFound, PairingError, UnknownDrafter
+from draftproof.errors import CorruptModel, InputError, InvalidParams, ModelNotFound, PairingError
 from draftproof.models.eagle_config import EagleConfig
 from draftproof.models.head_files import save_head
 from draftproof.models.module import load_module
@@ -78,8 +78,6 @@ def test_what_does_not_fit_is_refused_before_it_runs(llm_of, folder, heads_folde
         llm_of(drafter="medusa")
     with pytest.raises(ModelNotFound, match="no Medusa heads '/nowhere'"):
         llm_of(drafter="medusa", draft_model="/nowhere")
-    with pytest.raises(UnknownDrafter, match="openvino backend"):
-        llm_of(drafter="medusa", draft_model=str(heads_folder), backend="torch", weights="float32")
     with pytest.raises(InvalidParams, match="takes no exit layer"):
         EngineOptions(drafter="medusa", exit_layer=2)
     shutil.copytree(heads_folder, tmp_path / "h")

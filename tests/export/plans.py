@@ -44,6 +44,9 @@ class Drafter:
 SUFFIX = Drafter("suffix", "suffix", 0.5, {"all": 0.5, "edit": 0.9, "chat": 0.02})
 NGRAM = Drafter("ngram", "ngram", 0.2, {"all": 0.4, "edit": 0.8, "chat": 0.01})
 MODEL = Drafter("small", "model", 8.0, {"all": 0.7, "edit": 0.75, "chat": 0.65}, "org/small-model")
+EAGLE = Drafter("head", "eagle", 3.0, {"all": 0.7, "edit": 0.75, "chat": 0.65}, "my heads/eagle")
+MEDUSA = replace(EAGLE, kind="medusa", model="/h/medusa")
+CASCADE = replace(EAGLE, kind="cascade", name="both")
 EARLY = Drafter("early", "early_exit", 8.0, {"all": 0.9, "edit": 0.9, "chat": 0.9})
 
 
@@ -84,7 +87,7 @@ def renamed(plan: Plan, names: dict[str, str]) -> Plan:
 
 
 def _model(name: str | None) -> dict[str, Any]:
-    numbers = {"parameters": 134_515_008, "num_layers": 30}
+    numbers = {"parameters": 134_515_008, "num_layers": 30, "path": name}
     return {"name": name, "weights": "int8", "backend": "openvino", "numerics": "invariant", **numbers}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from plans import EARLY, MODEL, NGRAM, SUFFIX, Drafter, make_plan, renamed
+from plans import CASCADE, EAGLE, EARLY, MEDUSA, MODEL, NGRAM, SUFFIX, Drafter, make_plan, renamed
 
 from draftproof.errors import InputError
 from draftproof.export.engines import ENGINES, export
@@ -85,6 +85,68 @@ def test_vllm_samples_drafts_as_they_were_measured(temperature: float, rule: str
         "org/small-model",
         method,
     )
+
+
+def gamma_of(drafter: Drafter, load: int = 1) -> int:
+    return make_plan(drafter).bucket("all").band(load).curve(drafter.name).best_gamma
+
+
+def test_an_eagle_head_in_vllm() -> None:
+    exported = made("vllm", EAGLE, load=1)
+    assert exported.config == {
+        "method": "eagle3",
+        "model": "eagle-vllm",
+        "num_speculative_tokens": gamma_of(EAGLE),
+        "draft_sample_method": "probabilistic",
+    }
+    (note,) = [note for note in exported.notes if "heads export" in note]
+    assert "draftproof heads export 'my heads/eagle' --to speculators --model org/target-model --out eagle-vllm" in note
+    assert any("too unsure" in line for line in exported.not_expressed)
+    assert made("vllm", EAGLE, load=None).config["num_speculative_tokens_per_batch_size"][0][:2] == [1, 1]
+
+
+def test_medusa_heads_in_vllm() -> None:
+    exported = made("vllm", MEDUSA, load=1)
+    assert exported.config == {"method": "medusa", "model": "medusa-vllm", "num_speculative_tokens": gamma_of(MEDUSA)}
+    assert any("--to vllm-medusa" in note for note in exported.notes)
+    assert any("from 0.33" in note for note in exported.notes)
+    assert any("likeliest tokens" in line for line in exported.not_expressed)
+    assert "num_speculative_tokens_per_batch_size" not in made("vllm", MEDUSA, load=None, loads=(1, 8)).config
+
+
+def test_an_eagle_head_in_sglang() -> None:
+    gamma = gamma_of(EAGLE)
+    exported = made("sglang", EAGLE, load=1)
+    assert argv(exported)[4:] == [
+        "--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", "eagle-sglang",
+        "--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1",
+        "--speculative-num-draft-tokens", str(gamma + 1),
+    ]  # fmt: skip
+    assert any("--to eagle3" in note for note in exported.notes)
+    assert any("EAGLE3 takes its likeliest token" in line for line in exported.not_expressed)
+
+
+def test_a_head_that_ships_is_written_out_without_a_name() -> None:
+    plan = make_plan(EAGLE)
+    shipped = replace(plan.drafters[0], model={"name": "smollm2-eagle", "path": None})
+    exported = export(policy_of(replace(plan, drafters=(shipped,)), 1), "vllm")
+    assert exported.config["model"] == "smollm2-eagle-vllm"
+    assert any("heads export --to speculators --model" in note for note in exported.notes)
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("drafter", [EAGLE, MEDUSA, CASCADE])
+def test_heads_that_an_engine_does_not_have_are_named(engine: str, drafter: Drafter) -> None:
+    exported = made(engine, drafter, load=1)
+    has = drafter.kind in exported.engine.kinds
+    assert has == ((engine, drafter.kind) in {("vllm", "eagle"), ("vllm", "medusa"), ("sglang", "eagle")})
+    assert exported.enabled == has
+    lines = [line for line in exported.not_expressed if line.startswith(f"the drafter {drafter.name}: ")]
+    assert len(lines) == 1 - has
+    other = {"tensorrt-llm": "Eagle3, but", "llama.cpp": "draft-eagle3, but"} if drafter.kind == "eagle" else {}
+    said = other.get(engine, f"none of the kind {drafter.kind}")
+    assert has or lines[0].startswith(f"the drafter {drafter.name}: {exported.engine.name} has {said}")
+    assert drafter.kind != "cascade" or "measured apart, as suffix and eagle" in lines[0]
 
 
 def test_sglang_names() -> None:

@@ -1,5 +1,6 @@
 """Cost curves: every point is visited, nothing is left running, and the check is honest arithmetic."""
 
+import json
 import re
 
 import numpy as np
@@ -12,6 +13,7 @@ from draftproof.measure import cost as costs
 from draftproof.measure import cost_file
 from draftproof.measure.cost import Grid, Subject, check, check_loads, measure_costs, num_stages
 from draftproof.measure.cost_steps import Bench, Filler, Step
+from draftproof.measure.specs import parse_drafters
 from draftproof.models.toy import HashTarget, ToyOptions
 from draftproof.noise import PhiloxNoise
 from draftproof.planner.cost import CostCurve
@@ -175,6 +177,16 @@ def test_what_changing_widths_cost_is_the_drafters_and_only_where_it_drafts():
     assert [p["ms"] for p in quick["drafters"]["d"] if p["tokens"]] == [6.0, 8.0]  # never less than was measured
 
 
+def test_a_head_that_has_no_draft_has_run_once():
+    points = [{"sequences": 1, "tokens": n, "context": 64, "ms": 2.0 + n, "error": 0.0} for n in (1, 4)]
+    target = [{"sequences": 1, "rows": n, "context": 64, "ms": 9.0 + n, "error": 0.0} for n in (1, 5)]
+    found = {"format": 1, "target": target, "drafters": {"head": points, "lookup": [dict(p) for p in points]}}
+    costs._add_changes(found, {}, ["head"])
+    assert [found["drafters"][label][0] for label in ("head", "lookup")] == [
+        points[1] | {"tokens": 0, "ms": ms} for ms in (3.0, 2.0)
+    ]
+
+
 @pytest.mark.parametrize(
     ("grid", "says"),
     [
@@ -202,3 +214,22 @@ def test_what_is_said_to_fit_fits_and_no_more_would(grid):
     cost_file._check_room(Grid(**{name: (*first, int(most))}), 8192, 10**9)
     with pytest.raises(InvalidParams):
         cost_file._check_room(Grid(**{name: (*first, int(most) + 1)}), 8192, 10**9)
+
+
+def test_weights_of_a_second_model_go_to_the_drafters_that_have_one():
+    drafters = parse_drafters(["suffix", "early_exit:2"])
+    given = cost_file.CostSettings("demo", drafters, PARAMS, "text", engine={"draft_weights": "int8"})
+    assert [options.draft_weights for options in given.engine_options()] == ["auto", "int8"]
+    for none in (parse_drafters(["suffix"]), ()):
+        alone = cost_file.CostSettings("demo", none, PARAMS, "text", engine={"draft_weights": "int8"})
+        with pytest.raises(InvalidParams, match="no drafter here takes --draft-weights"):
+            alone.engine_options()
+
+
+def test_a_run_says_the_weights_of_its_second_model(tmp_path):
+    model = {"name": "demo", "weights": "float32", "backend": "openvino", "numerics": "invariant"}
+    second = {"name": "early", "kind": "early_exit", "model": model | {"weights": "int8", "num_layers": 2}}
+    info = {"model": model, "drafters": [second], "sampling": {"temperature": 0.0}, "gamma_max": 3, "format": 1}
+    for drafters, weights in (([second], "int8"), ([{"name": "s", "kind": "suffix", "model": None}], "auto")):
+        (tmp_path / "run.json").write_text(json.dumps(info | {"drafters": drafters}))
+        assert cost_file.of_run(tmp_path).engine["draft_weights"] == weights

@@ -18,6 +18,10 @@ from draftproof.measure.specs import DrafterSpec, parse_drafter, parse_drafters
         ("model:./a/b", DrafterSpec("model:./a/b", "model", model="./a/b")),
         ("small=model:C:/x=y", DrafterSpec("small", "model", model="C:/x=y")),
         ("ee=early_exit:3", DrafterSpec("ee", "early_exit", exit_layer=3)),
+        ("eagle", DrafterSpec("eagle", "eagle")),
+        ("mine=eagle:./head", DrafterSpec("mine", "eagle", model="./head")),
+        ("medusa:./heads", DrafterSpec("medusa:./heads", "medusa", model="./heads")),
+        ("cascade", DrafterSpec("cascade", "cascade")),
     ],
 )
 def test_a_drafter_and_its_label(text: str, spec: DrafterSpec) -> None:
@@ -35,6 +39,7 @@ def test_a_drafter_and_its_label(text: str, spec: DrafterSpec) -> None:
         ("model", "write model:PATH"),
         ("model:", "write model:PATH"),
         ("suffix:3", "takes no argument, got '3'"),
+        ("eagle:", "write eagle:PATH"),
         ("ngram:", "takes no argument"),
         ("early_exit:", "number of layers"),
         ("early_exit:ten", "number of layers"),
@@ -56,3 +61,13 @@ def test_labels_are_unique() -> None:
         parse_drafters(["a=suffix", "a=ngram"])
     with pytest.raises(UnknownDrafter, match="no drafter: give --drafter"):
         parse_drafters([])
+
+
+def test_a_draft_model_is_that_of_the_one_drafter_that_takes_one() -> None:
+    found = parse_drafters(["suffix", "eagle", "two=cascade:./b"], "./a")
+    assert [spec.model for spec in found] == [None, "./a", "./b"]
+    assert parse_drafters(["model"], "./a") == (DrafterSpec("model", "model", model="./a"),)
+    with pytest.raises(UnknownDrafter, match="none here could take it"):
+        parse_drafters(["suffix", "eagle:./b"], "./a")
+    with pytest.raises(UnknownDrafter, match="2 here could take it"):
+        parse_drafters(["eagle", "cascade"], "./a")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from draftproof.models.eagle_config import EagleConfig
+from draftproof.models.eagle import EagleHead
+from draftproof.models.eagle_config import EagleConfig, RopeScaling
 from draftproof.train.fused import fused, some_columns
 from draftproof.train.sights import Library, ModuleReader, glance, kept_width, seen
 from draftproof.train.start import new_head
@@ -67,8 +70,10 @@ def gradients(head, loss):
     return {name: part.grad.clone() for name, part in head.named_parameters()}
 
 
-def test_with_every_root_and_the_whole_law_it_is_the_eager_loss(target):
-    head, data = head_of(target), texts(3)
+@pytest.mark.parametrize("scaling", [None, RopeScaling(4.0, 1.0, 4.0, 16)])
+def test_with_every_root_and_the_whole_law_it_is_the_eager_loss(target, scaling):
+    head, data = EagleHead(replace(head_of(target).config, rope_scaling=scaling)), texts(3)
+    head.load_state_dict(head_of(target).state_dict())
     tokens, counts = padded(data, 64)
     sight = looked(target, head, data)
     assert torch.equal(sight.counts, counts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -11,8 +13,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from draftproof.errors import UnsupportedModel
 from draftproof.models.medusa import MedusaHeads
 from draftproof.models.medusa_config import MedusaConfig
-from draftproof.train.kinds import KINDS
+from draftproof.train.kinds import KINDS, Target
 from draftproof.train.medusa import MedusaTrainer, foresee, new_heads, remembered
+from draftproof.train.settings import TrainSettings
 from draftproof.train.sights import ModuleReader, Seen, glance
 from draftproof.train.trainer import Settings, Text, padded
 from draftproof.train.unroll import see
@@ -171,6 +174,6 @@ def test_training_makes_drafts_better_and_resumes_to_the_same_bits(target, tmp_p
 
 
 def test_a_target_that_tells_too_little_is_refused_by_name():
-    KINDS["medusa"].check(CONFIG.to_dict())
+    KINDS["medusa"].check(Target(Path(), CONFIG.to_dict()), TrainSettings(Path()))
     with pytest.raises(UnsupportedModel, match=r"Medusa heads .* type 'gpt2' .*no hidden_size"):
-        KINDS["medusa"].check({"model_type": "gpt2", "n_embd": 64})
+        KINDS["medusa"].check(Target(Path(), {"model_type": "gpt2", "n_embd": 64}), TrainSettings(Path()))

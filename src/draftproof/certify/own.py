@@ -59,7 +59,8 @@ class OwnEngine:
 
 def prepare(options: EngineOptions, report: Callable[[str], None] = lambda _: None) -> OwnEngine:
     """Builds both engines. Raises InputError as `LLM` does."""
-    plain = replace(options, drafter="none", draft_model=None, exit_layer=None, gamma=None, cost_file=None)
+    plain = replace(options, drafter="none", draft_model=None, draft_weights="auto", exit_layer=None, tree=None)
+    plain = replace(plain, gamma=None, cost_file=None)
     built = build_each([options, plain], report)
     return OwnEngine(options, built[0], built[1])
 

@@ -76,7 +76,9 @@ def _given(args: argparse.Namespace) -> Given:
 
 
 def _check_drafting(args: argparse.Namespace) -> None:
-    drafting = [name for name in ("draft_model", "exit_layer", "gamma", "cost_file") if getattr(args, name) is not None]
+    names = ("draft_model", "exit_layer", "gamma", "tree", "cost_file")
+    drafting = [name for name in names if getattr(args, name) is not None]
+    drafting += ["draft_weights"] if args.draft_weights != "auto" else []
     if drafting or args.drafter != "suffix":
         name = (drafting or ["drafter"])[0].replace("_", "-")
         raise InvalidParams(f"another engine drafts as it was set up: drop --{name}")
@@ -84,7 +86,7 @@ def _check_drafting(args: argparse.Namespace) -> None:
 
 def _check_engine(args: argparse.Namespace) -> None:
     """Another engine runs without ours: what is asked of ours would be ignored."""
-    usual = dict.fromkeys(("weights", "backend", "numerics"), "auto")
+    usual = dict.fromkeys(("weights", "draft_weights", "backend", "numerics"), "auto")
     for name in options.ENGINE_OPTIONS:
         if getattr(args, name) != usual.get(name):
             shown = name.replace("_", "-")
@@ -110,7 +112,8 @@ def before_of(args: argparse.Namespace) -> Certificate | None:
     asked = [
         name for name in ("tokens", "alpha", "max_tv", "tests", *SamplingParams.__dataclass_fields__) if name in args
     ]
-    usual = {"model": "demo", "drafter": "suffix", "weights": "auto", "backend": "auto", "numerics": "auto"}
+    usual = {"model": "demo", "drafter": "suffix"}
+    usual |= dict.fromkeys(("weights", "draft_weights", "backend", "numerics"), "auto")
     names = ("model", "drafter", *options.ENGINE_OPTIONS, "prompts", "subject", "subject_options")
     asked += [name for name in names if getattr(args, name) != usual.get(name)]
     if asked:

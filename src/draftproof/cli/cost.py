@@ -26,6 +26,7 @@ from draftproof.types import SamplingParams
 _EPILOG = """examples:
   draftproof cost --run RUN                          for what RUN was measured with, into RUN/cost.json
   draftproof cost --model demo --drafter suffix --drafter early_exit --out cost.json
+  draftproof cost --model demo --drafter eagle --out cost.json
   draftproof cost --model ./target --sequences 1,8,64 --contexts 1024 --kv-memory 8GiB --out cost.json
 
 Run it on the device that will serve, with nothing else at work there. Every pass visits every point, so that a
@@ -53,6 +54,8 @@ def add_parser(commands: Any) -> None:
         help="a measured run: its model, drafters and sampling; the file goes to RUN/cost.json",
     )
     add("--drafter", action="append", default=[], metavar="D", help="a drafter to measure, as of `measure`; repeatable")
+    add("--draft-model", metavar="M", help="the model or head of the one drafter that takes one and names none")
+    options.add_draft_weights(add)
     add("--out", metavar="FILE", help="where the costs go (RUN/cost.json with --run)")
     add("--force", action="store_true", help="write over a file that is there")
     for name, text in (
@@ -77,12 +80,15 @@ def settings_of(args: argparse.Namespace) -> CostSettings:
     asked = of_run(Path(args.run_folder)) if args.run_folder else None
     given = {name: getattr(args, name) for name in ("sequences", "rows", "contexts", "tokens", "passes")}
     grid = Grid(**{name: value for name, value in given.items() if value is not None})
-    engine = {name: getattr(args, name) for name in (*_ENGINE, "kv_memory", "threads", "cache_dir")}
+    engine = {name: getattr(args, name) for name in (*_ENGINE, "draft_weights", "kv_memory", "threads", "cache_dir")}
     sampling = options.sampling_params(args)
-    drafters = parse_drafters(args.drafter) if args.drafter else ()
+    if args.draft_model is not None and not args.drafter:
+        raise InvalidParams("--draft-model is of a drafter: name it with --drafter")
+    drafters = parse_drafters(args.drafter, args.draft_model) if args.drafter else ()
     if asked is not None:
         grid = _for_run(grid, given, asked)
-        engine |= {name: asked.engine[name] for name in _ENGINE if engine[name] == "auto"}
+        of_run_too = _ENGINE if drafters else (*_ENGINE, "draft_weights")  # that is of the run's own drafters
+        engine |= {name: asked.engine[name] for name in of_run_too if engine[name] == "auto"}
         if not any(name in args for name in SamplingParams.__dataclass_fields__):
             sampling = SamplingParams(**asked.sampling)
         drafters = drafters or asked.drafters

@@ -24,6 +24,8 @@ _EPILOG = """examples:
   draftproof generate "Why is the sky blue?" --drafter suffix --compare
   cat notes.txt | draftproof generate - --system "Summarise the text." --drafter ngram
   draftproof generate "def add(a, b):" --no-chat --stop $'\\ndef ' --temperature 0.8 --seed 7
+  draftproof generate "Why is the sky blue?" --drafter cascade --tree auto
+  draftproof generate "Why is the sky blue?" --weights float32 --drafter model --draft-model demo --draft-weights int8
   draftproof generate --prompt-file prompt.txt --model ./my-model --weights float32 --json
 """
 

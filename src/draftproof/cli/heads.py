@@ -8,13 +8,12 @@ Does not know: formats, tensors.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from draftproof.cli.console import clean, loading, print_json
 from draftproof.errors import InputError
-from draftproof.export.exported import shell
+from draftproof.export.heads import FORMATS, serve_command
 from draftproof.models.cache import Cache
 from draftproof.models.head_source import resolve_head
 from draftproof.models.load import Loader
@@ -30,12 +29,6 @@ _EPILOG = """examples:
   draftproof heads export HEAD --to eagle3 --model MODEL --out HEAD-sglang
   draftproof heads import HEAD-vllm --model MODEL --out HEAD
 """
-_FORMATS = {
-    "speculators": "vLLM",
-    "eagle3": "SGLang, EAGLE",
-    "medusa": "FasterDecoding, TGI",
-    "vllm-medusa": "vLLM up to 0.32",
-}
 _DEMO_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 
@@ -78,8 +71,8 @@ def _add(doing: Any, name: str, words: str) -> None:
         )
         add("--model", metavar="M", help="the target it was made for (demo where no HEAD is given)")
     if name == "export":
-        shown = ", ".join(f"{form} ({engines})" for form, engines in _FORMATS.items())
-        add("--to", required=True, choices=list(_FORMATS), metavar="FORMAT", help=shown)
+        shown = ", ".join(f"{form} ({engines})" for form, engines in FORMATS.items())
+        add("--to", required=True, choices=list(FORMATS), metavar="FORMAT", help=shown)
         add("--target-name", metavar="NAME", help="what the other engine calls the target (as of --model)")
         add("--draft-tokens", type=int, default=3, metavar="N", help="drafts a round that the format suggests (3)")
         add("--with-rows", action="store_true", help="put the target's embedding (Medusa: its output rows) in, too")
@@ -129,25 +122,7 @@ def _done(args: argparse.Namespace, folder: Path, target: GivenTarget | None) ->
     name = args.target_name or (_DEMO_NAME if target.source.name == DEMO else target.source.name)
     wishes = desk.Wishes(args.to, name, args.draft_tokens, args.with_rows)
     written = desk.write(folder, args.out, target, wishes, force=args.force)
-    return written | {"command": _command(args.to, name, str(args.out), args.draft_tokens)}
-
-
-def _command(form: str, target: str, out: str, tokens: int) -> str | None:
-    """How the other engine is told of it."""
-    if form == "eagle3":
-        options = [
-            ("--speculative-algorithm", "EAGLE3"),
-            ("--speculative-draft-model-path", out),
-            ("--speculative-num-steps", str(tokens)),
-            ("--speculative-eagle-topk", "1"),
-            ("--speculative-num-draft-tokens", str(tokens + 1)),
-        ]
-        return shell(("python3", "-m", "sglang.launch_server", "--model-path", target), options, between=" ")
-    if form == "medusa":
-        return None
-    method = "medusa" if form == "vllm-medusa" else "eagle3"
-    config = json.dumps({"method": method, "model": out, "num_speculative_tokens": tokens})
-    return shell(("vllm", "serve", target), [("--speculative-config", config)], between=" ")
+    return written | {"command": serve_command(args.to, name, str(args.out), args.draft_tokens)}
 
 
 def _show(value: dict[str, Any]) -> None:

@@ -23,19 +23,25 @@ from draftproof.measure.store import is_begun
 from draftproof.measure.summary import Summary, summarise_run
 from draftproof.planner.interval import Interval
 
+_ENGINE = ("weights", "draft_weights", "backend", "numerics", "kv_memory", "threads", "cache_dir")
 _EPILOG = """examples:
   draftproof measure --model demo --drafter suffix --drafter ngram --data prompts.jsonl --out RUN
   draftproof measure --model ./target --drafter model:./small --drafter early_exit:8 \\
       --data chats.parquet --bucket-field task --temperature 0.8 --top-p 0.95 --out RUN
   draftproof measure --model ./target --drafter suffix --data logged.jsonl --log --out RUN
+  draftproof measure --model ./target --drafter eagle --draft-model HEAD --data prompts.jsonl --out RUN
 
-drafters: ngram, suffix, early_exit[:LAYERS], model:PATH; NAME=DRAFTER gives one another name.
+drafters: ngram, suffix, early_exit[:LAYERS], model:PATH, eagle[:HEAD], medusa:HEADS, cascade[:HEAD] (suffix, and eagle
+where that has nothing); NAME=DRAFTER gives one another name. Without a HEAD it is the one that ships for the model.
 
 data: JSONL or Parquet, a prompt a line: {"prompt": ...} or {"messages": [...]}, optionally "completion"; chat requests,
 logged pairs {"request": ..., "response": ...}, batch lines {"body": ...} and fine-tuning lines are read as they are.
 Where lines have completions these are scored, else texts are written. Sampling is this command's, not a line's.
 A line without the bucket field goes into the bucket "default". The seed is 0 unless given; each line has its own,
 made from it.
+
+A head is asked as a round would ask it, at every place of a text: it reads the target's hidden states of all before,
+and drafts on with its own output along its own draft. One run takes heads that read the same layers of the target.
 
 The same command carries on a run that was interrupted.
 """
@@ -57,6 +63,8 @@ def add_parser(commands: Any) -> None:
     )
     add, flag = parser.add_argument, argparse.BooleanOptionalAction
     add("--drafter", action="append", default=[], metavar="D", help="a drafter to measure; repeatable (see below)")
+    add("--draft-model", metavar="M", help="the model or head of the one drafter that takes one and names none")
+    options.add_draft_weights(add)
     add("--data", required=True, metavar="FILE", help="prompts or logged completions, JSONL or Parquet")
     add("--out", required=True, metavar="RUN", help="the folder of this run; given again, the run is carried on")
     add("--bucket-field", metavar="NAME", help="the field that names a line's bucket; dots go inwards")
@@ -81,7 +89,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         sampling = replace(sampling, seed=0)  # the same command gives the same rows
     return Settings(
         model=args.model,
-        drafters=parse_drafters(args.drafter),
+        drafters=parse_drafters(args.drafter, args.draft_model),
         data=Path(args.data),
         out=Path(args.out),
         sampling=sampling,
@@ -93,8 +101,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         chat=args.chat,
         strict=args.strict,
         batch=args.batch,
-        engine={name: getattr(args, name) for name in ("weights", "backend", "numerics", "kv_memory", "threads")}
-        | {"cache_dir": args.cache_dir},
+        engine={name: getattr(args, name) for name in _ENGINE},
     )
 
 

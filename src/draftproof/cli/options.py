@@ -19,7 +19,7 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 ENGINE_OPTIONS = (
-    *("draft_model", "exit_layer", "gamma", "cost_file"),
+    *("draft_model", "draft_weights", "exit_layer", "gamma", "tree", "cost_file"),
     *("weights", "backend", "numerics", "kv_memory", "threads", "enable_prefix_caching"),
 )
 
@@ -67,8 +67,10 @@ def add_model_options(parser: argparse.ArgumentParser, *, drafter: str | None) -
         drafters = "none, ngram, suffix, model, early_exit, fixed_tree, eagle, medusa or cascade"
         add("--drafter", default=drafter, metavar="D", help=f"{drafters} ({drafter})")
         add("--draft-model", metavar="M", help="the drafter's model (model, fixed_tree) or head (the last three)")
+        add_draft_weights(add)
         add("--exit-layer", type=int, metavar="K", help="layers that early_exit drafts with (a third of the target's)")
         add("--gamma", type=int, metavar="N", help="draft length (adapted to what is accepted)")
+        add_tree(add)
         add(
             "--cost-file",
             metavar="FILE",
@@ -82,6 +84,22 @@ def add_model_options(parser: argparse.ArgumentParser, *, drafter: str | None) -
     )
     add("--threads", type=int, metavar="N", help="threads of the model's kernels (all cores)")
     add("--cache-dir", metavar="DIR", help="where converted models are kept (the user's cache folder)")
+
+
+def add_draft_weights(add: Callable[..., Any]) -> None:
+    """--draft-weights, wherever a drafter may have a second model."""
+    text = "weights of the drafter's own model (model, early_exit, fixed_tree): as of --weights (auto: as the target's)"
+    add("--draft-weights", default="auto", metavar="W", help=text)
+
+
+def add_tree(add: Callable[..., Any]) -> None:
+    """--tree, wherever a drafter may draft one."""
+    text = (
+        "let eagle, medusa or cascade draft trees: auto (branches where they pay), dynamic (the likeliest nodes), "
+        "children by depth (3,2,1: three first tokens, two after each, one after each of these) or places "
+        "('1 2 1.1': the best two first tokens, and the best one after the first); --gamma counts nodes (chains)"
+    )
+    add("--tree", metavar="SHAPE", help=text)
 
 
 def add_sampling_options(parser: argparse.ArgumentParser, *, logprobs: bool = True) -> None:

@@ -17,6 +17,7 @@ from draftproof.errors import InputError
 _EPILOG = """examples:
   draftproof serve --model demo --drafter suffix
   draftproof serve --model ./target --drafter suffix --drafter small=model:./drafter --port 9000
+  draftproof serve --model demo --drafter cascade --tree auto
   draftproof serve --model ./target --drafter suffix --policy policy.yaml --state rollout.db
   curl localhost:8000/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{"messages": [{"role": "user", "content": "Why is the sky blue?"}], "max_tokens": 64}'
@@ -24,7 +25,10 @@ _EPILOG = """examples:
 Without --policy a request speculates unless it says `"speculation": {"enabled": false}`; with one, the rollout decides.
 An API key may also come in the environment variable DRAFTPROOF_API_KEY.
 """
-_ENGINE = ("model", "gamma", "cost_file", "weights", "backend", "numerics", "kv_memory", "threads", "cache_dir")
+_ENGINE = (
+    *("model", "gamma", "tree", "draft_weights", "cost_file"),
+    *("weights", "backend", "numerics", "kv_memory", "threads", "cache_dir"),
+)
 _ENGINE_ALSO = ("max_sequences", "chunk_rows", "enable_prefix_caching")
 
 
@@ -43,7 +47,9 @@ def add_parser(commands: Any) -> None:
     drafters = "ngram, suffix, early_exit[:LAYERS], model:PATH, fixed_tree[:LAYERS or :PATH], eagle[:PATH], "
     drafters += "cascade[:PATH], medusa:PATH; LABEL=... names one"
     add("--drafter", metavar="D", help=f"{drafters}; repeatable, the first is the default (none)", **many)
+    options.add_draft_weights(add)
     add("--gamma", type=int, metavar="N", help="draft length (adapted to what is accepted)")
+    options.add_tree(add)
     add("--cost-file", metavar="FILE", help="costs of this device, from `draftproof cost`, to choose draft lengths by")
     add("--policy", type=Path, metavar="FILE", help="the rollout's policy: who speculates")
     add("--state", type=Path, metavar="FILE", help="where the rollout's stages and decisions are kept")

@@ -24,9 +24,11 @@ from draftproof.drafters.ngram import NgramDrafter
 from draftproof.drafters.none import NoneDrafter
 from draftproof.drafters.scripted import ScriptedDrafter
 from draftproof.drafters.suffix import SuffixDrafter
+from draftproof.drafters.tree_shape import Shape
 from draftproof.errors import UnknownDrafter
 from draftproof.protocols import Drafter, KVCache
 
+_LOOKED_UP = 2  # tokens that must have stood together before: where one does, the head knows better (docs/LOG.md)
 _SUPPLIED = ("target", "ledger", "vocab_size", "mapping", "script")  # by the code that loads models, not by a user
 
 
@@ -47,10 +49,16 @@ class DrafterEntry:
 
 
 def _suffix_then_eagle(
-    target: Head, ledger: KVCache, vocab_size: int, *, mapping: ArrayLike | None = None, min_path: float = MIN_PATH
+    target: Head,
+    ledger: KVCache,
+    vocab_size: int,
+    *,
+    mapping: ArrayLike | None = None,
+    min_path: float = MIN_PATH,
+    tree: Shape | None = None,
 ) -> Cascade:
-    eagle = EagleDrafter(target, ledger, vocab_size, mapping=mapping, min_path=min_path)
-    return Cascade([SuffixDrafter(), eagle])
+    eagle = EagleDrafter(target, ledger, vocab_size, mapping=mapping, min_path=min_path, tree=tree)
+    return Cascade([SuffixDrafter(min_match=_LOOKED_UP), eagle])
 
 
 DRAFTERS: dict[str, DrafterEntry] = {

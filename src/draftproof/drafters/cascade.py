@@ -4,7 +4,8 @@ A lookup costs nothing and is right where text repeats; a head costs a milliseco
 is asked first, and the head only for the sequences it has nothing for.
 
 Which drafter drafts follows from what the earlier ones proposed, a function of the past (D2, where they keep to it),
-and each draft travels with the law of the drafter that made it: the cascade is as law-exact as its parts.
+and each draft travels with the law of the drafter that made it: the cascade is as law-exact as its parts. A draft is
+one drafter's as a whole, so chains of one and trees of another may stand side by side in a step.
 
 Invariant: every drafter sees every commit, so each may draft in any round.
 Does not know: what its drafters are.
@@ -29,6 +30,11 @@ class Cascade:
             raise UnknownDrafter("a cascade needs at least one drafter")
         self._drafters = tuple(drafters)
         self.wants: frozenset[str] = frozenset().union(*(drafter.wants for drafter in drafters))
+
+    @property
+    def parts(self) -> tuple[Drafter, ...]:
+        """Its drafters, in order."""
+        return self._drafters
 
     def propose(self, items: Sequence[StepItem], noise: Noise) -> Sequence[Draft]:
         """For each item the first draft that is not empty."""

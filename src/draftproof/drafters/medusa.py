@@ -16,7 +16,7 @@ Does not know: the target, how the heads were made, sampling, which nodes a tree
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -73,6 +73,7 @@ class MedusaDrafter:
         self._grown = len(tree.places) if isinstance(tree, StaticShape) else 0
         self._vocab = DraftVocab(target.vocab_size, vocab_size, mapping)
         self._states: dict[int, tuple[int, FloatArray]] = {}  # of the last kept row: its position, [H]
+        self.choosing: Callable[..., Choice] = Choice  # as of `drafters.told`
 
     def propose(self, items: Sequence[StepItem], noise: Noise) -> Sequence[Draft]:
         """One draft for each item; empty without budget, or without the state it would be made from."""
@@ -103,7 +104,7 @@ class MedusaDrafter:
     def _draft(self, item: StepItem, logits: FloatArray, noise: Noise) -> Draft:
         if self._tree is not None and item.params.resolved_rule != "block":
             return self._tree_of(self._tree, item, logits, noise)
-        choice = Choice(item, noise, self._vocab, min(item.budget, len(logits)), min_path=self._min_path)
+        choice = self.choosing(item, noise, self._vocab, min(item.budget, len(logits)), min_path=self._min_path)
         for row in logits:
             choice.extend(row)
             if choice.ended:

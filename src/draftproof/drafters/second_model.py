@@ -11,7 +11,7 @@ Does not know: the target model, its cache, what the second model is, how a draf
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
@@ -51,6 +51,7 @@ class SecondModelDrafter:
         self._vocab = DraftVocab(target.vocab_size, vocab_size, mapping)
         self._cache = OwnCache(target, ledger, chunk, keeps_drafts=self.keeps_drafts)
         self._max_len = target.max_len
+        self.choosing: Callable[..., Choice] = Choice  # as of `drafters.told`
 
     def propose(self, items: Sequence[StepItem], noise: Noise) -> Sequence[Draft]:
         """One draft for each item; empty without budget, room in the cache, or room in the model's context."""
@@ -80,7 +81,7 @@ class SecondModelDrafter:
         raise NotImplementedError
 
     def _choice(self, run: Run, noise: Noise, **limits: float) -> Choice:
-        return Choice(run.item, noise, self._vocab, run.room, **limits)
+        return self.choosing(run.item, noise, self._vocab, run.room, **limits)
 
     def _open(self, item: StepItem, batch: Collection[int]) -> Run | None:
         room = min(item.budget, self._max_len - len(item.tokens))

@@ -23,7 +23,7 @@ from draftproof.engine.lengths import draft_policy, relative_cost
 from draftproof.engine.machine import has_cuda
 from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
 from draftproof.engine.step import Engine
-from draftproof.errors import PairingError, UnknownDrafter
+from draftproof.errors import PairingError
 from draftproof.kv.ledger import PageLedger
 from draftproof.models import folder as folders
 from draftproof.models.cache import Cache
@@ -78,9 +78,9 @@ class _Builder:
 
     def look_ahead(self, options: Sequence[EngineOptions]) -> None:
         """Before the target is loaded: what its drafters will want of it. Raises InputError for a head that misfits."""
+        for each in options:
+            self._draft_weights(each)
         heads = [self._heads().find(each) for each in options if each.drafter in HEAD_DRAFTERS]
-        if heads and self.backend == "torch":
-            raise UnknownDrafter("draft heads need the openvino backend yet: use --backend openvino")
         if len({head.config.feature_layers for head in heads}) > 1:
             raise PairingError("draft heads in one engine must read the same layers of the target: use one of them")
         if heads:
@@ -88,22 +88,22 @@ class _Builder:
 
     def _heads(self) -> Heads:
         kv_bytes = (self.options.kv_memory or DEFAULT_KV_BYTES) // 8
-        return Heads(self.loader, self.source, self.weights, kv_bytes, self.report, self.curve)
+        return Heads(self.loader, self.source, self.weights, kv_bytes, self.report, self.curve, self._module)
 
     # -- one model as a target -----------------------------------------------------------------------------------------
 
     def target(self, source: ModelSource, num_layers: int | None, role: str) -> tuple[Target, Path]:
-        """A target and the folder its tokenizer lies in. role: "target" or "drafter" (with less memory)."""
+        """A target and the folder its tokenizer lies in. role: "target" or "drafter" (less memory, its own weights)."""
         kv_bytes = self.options.kv_memory or DEFAULT_KV_BYTES
-        numerics = self.options.numerics
+        numerics, weights = self.options.numerics, self.weights
         if role == "drafter":
-            kv_bytes, numerics = kv_bytes // 2, self.draft_numerics
+            kv_bytes, numerics, weights = kv_bytes // 2, self.draft_numerics, self._draft_weights(self.options)
+        features = self.features if role == "target" else ()
         if self.backend == "torch":
-            return self._torch_target(source, num_layers, kv_bytes, numerics)
+            return self._torch_target(source, num_layers, kv_bytes, numerics, weights, features)
         from draftproof.models.openvino import OpenVINOTarget  # the other backend must not need it
 
-        features = self.features if role == "target" else ()
-        folder = self.loader.graph(source, self.weights, num_layers, features)
+        folder = self.loader.graph(source, weights, num_layers, features)
         self.report("compiling the graph")
         trees = role == "target" and self.options.drafts_trees
         declared: Numerics = "fast" if numerics == "fast" else "invariant"
@@ -111,7 +111,7 @@ class _Builder:
             folder,
             kv_bytes=kv_bytes,
             numerics=declared,
-            precision="bf16" if self.weights == "bfloat16" else "f32",
+            precision="bf16" if weights == "bfloat16" else "f32",
             threads=self.options.threads,
             scratch_pages=_SCRATCH_PAGES if trees else 0,
             lanes=self._lanes(folder),
@@ -125,7 +125,13 @@ class _Builder:
         return 1 + min(2, _LANE_BYTES // (folder / "graph.bin").stat().st_size)
 
     def _torch_target(
-        self, source: ModelSource, num_layers: int | None, kv_bytes: int, numerics: str
+        self,
+        source: ModelSource,
+        num_layers: int | None,
+        kv_bytes: int,
+        numerics: str,
+        weights: str,
+        features: tuple[int, ...],
     ) -> tuple[Target, Path]:
         import torch  # seconds to import, and the CPU's default backend does without
 
@@ -136,9 +142,10 @@ class _Builder:
             torch.set_num_threads(self.options.threads)
         folder = self.loader.folder(source)
         self.report("loading the model")
-        dtype = torch.bfloat16 if self.weights == "bfloat16" else torch.float32
+        dtype = torch.bfloat16 if weights == "bfloat16" else torch.float32
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        if source is self.source and num_layers is not None and self._module is not None:
+        same = source is self.source and weights == self.weights
+        if same and num_layers is not None and self._module is not None:
             module = first_layers(self._module, num_layers)  # the same weights, no second copy
         else:
             module = load_module(folder, dtype, device, num_layers)
@@ -146,7 +153,7 @@ class _Builder:
         most = 64 * -(-(context_limit(module.config) or 2048) // 32)  # no use for more
         pages = min(most, TorchTarget.pages_for(module, kv_bytes))
         declared: Numerics = "invariant" if numerics == "invariant" else "fast"
-        return TorchTarget(module, num_pages=pages, numerics=declared), folder
+        return TorchTarget(module, num_pages=pages, numerics=declared, features=features), folder
 
     # -- numerics ------------------------------------------------------------------------------------------------------
 
@@ -182,8 +189,14 @@ class _Builder:
         if other is None and source is not self.source:
             _pair(tokenizer, Tokenizer.from_folder(folder))
         ledger = PageLedger(draft_target.num_pages, draft_target.page_size)
-        self.draft = DraftModel(draft_target, ledger, source, layers, folder)
+        self.draft = DraftModel(draft_target, ledger, source, layers, folder, self._draft_weights(self.options))
         return make(name, target=draft_target, ledger=ledger, vocab_size=target.vocab_size)
+
+    def _draft_weights(self, options: EngineOptions) -> str:
+        """Of a second model, as they are loaded: "auto" is the target's. Raises InvalidParams for what can't be had."""
+        if options.draft_weights == "auto":
+            return self.weights
+        return resolve_weights(options.draft_weights, self.source, self.backend, "draft_weights")
 
     def _draft_source(self) -> tuple[ModelSource, int | None]:
         """The draft model, or the target itself and how many of its layers; a third of them by default."""
@@ -252,6 +265,8 @@ def _info(builder: _Builder, engine: Engine, max_len: int, caching: bool) -> dic
         "backend": builder.backend,
         "numerics": target.numerics,
         "drafter": engine.drafter.name,
+        "draft_weights": builder.draft.weights if builder.draft is not None else None,
+        "tree": builder.options.tree,
         "gamma": "adaptive" if gamma is None and engine.drafter.name != "none" else gamma or 0,
         "threads": getattr(target, "num_threads", None),
         "kv_bytes": getattr(target, "kv_bytes", None),

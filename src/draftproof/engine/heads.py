@@ -1,6 +1,6 @@
-"""Draft heads for an engine: found and checked before the target is loaded, compiled once it is there.
+"""Draft heads for an engine: found and checked before the target is loaded, made to run once it is there.
 
-Invariant: a head of another target is refused before anything is compiled, with the difference named.
+Invariant: a head of another target is refused before anything is loaded, with the difference named.
 Does not know: other drafters, draft lengths, requests.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from draftproof.drafters import make
 from draftproof.drafters.tree_shape import FREE, Shape, parse_shape
@@ -42,6 +44,7 @@ class Heads:
     kv_bytes: int
     report: Callable[[str], None]
     curve: CostCurve | None = None  # this device's costs, where they were measured
+    module: Any = None  # the target's own, once it is loaded on the torch backend: its heads run there, too
 
     def find(self, options: EngineOptions, vocabulary: Mapping[str, int] | None = None) -> HeadSource | MedusaSource:
         """Folder and shapes, checked against this target (and its tokens, where they are known yet)."""
@@ -55,26 +58,43 @@ class Heads:
         return found
 
     def drafter(self, options: EngineOptions, target: Target, vocabulary: Mapping[str, int]) -> MadeHead:
-        """The drafter that the options name, over its compiled head."""
+        """The drafter that the options name, over its head on the target's backend."""
         found = self.find(options, vocabulary)
-        name, shared = str(options.drafter), {"vocab_size": target.vocab_size}
+        head, folder = self._openvino(found, options) if self.module is None else self._torch(found, target)
+        name, cost = str(options.drafter), relative_cost(head, target)
+        more = {"vocab_size": target.vocab_size, "mapping": head.draft_ids}
+        if isinstance(found, MedusaSource):
+            cost /= head.num_heads
+            drafter = make(name, target=head, **more, **self._tree(options, cost, target))
+            return MadeHead(drafter, DraftModel(None, None, self.source, None, folder, head=found), cost)
+        ledger = PageLedger(head.num_pages, head.page_size)
+        drafter = make(name, target=head, ledger=ledger, **more, **self._tree(options, cost, target))
+        return MadeHead(drafter, DraftModel(head, ledger, self.source, None, folder, head=found), cost)
+
+    def _openvino(self, found: HeadSource | MedusaSource, options: EngineOptions) -> tuple[Any, Path]:
+        """The head, compiled, and the folder of its graph."""
         folder = self.loader.head(self.source, found.folder, self.weights)
         self.report("compiling the draft head")
         if isinstance(found, MedusaSource):
             from draftproof.models.openvino_medusa import OpenVINOMedusa  # the other backend must not need it
 
-            heads = OpenVINOMedusa(folder, found.config, threads=options.threads)
-            cost = relative_cost(heads, target) / heads.num_heads
-            drafter = make(name, target=heads, mapping=heads.draft_ids, **shared, **self._tree(options, cost, target))
-            return MadeHead(drafter, DraftModel(None, None, self.source, None, folder), cost)
+            return OpenVINOMedusa(folder, found.config, threads=options.threads), folder
         from draftproof.models.openvino_head import OpenVINOHead  # likewise
 
-        head = OpenVINOHead(folder, found.config, kv_bytes=self.kv_bytes, threads=options.threads)
-        ledger = PageLedger(head.num_pages, head.page_size)
-        cost = relative_cost(head, target)
-        more = {"ledger": ledger, **self._tree(options, cost, target)}
-        drafter = make(name, target=head, mapping=head.draft_ids, **shared, **more)
-        return MadeHead(drafter, DraftModel(head, ledger, self.source, None, folder), cost)
+        return OpenVINOHead(folder, found.config, kv_bytes=self.kv_bytes, threads=options.threads), folder
+
+    def _torch(self, found: HeadSource | MedusaSource, target: Target) -> tuple[Any, Path]:
+        """The head beside the target's module, with its numerics, so that drafts keep the promise of its states."""
+        from draftproof.models.head_files import load_head, load_medusa  # seconds to import, as all that knows torch
+        from draftproof.models.torch_head import TorchHead
+        from draftproof.models.torch_medusa import TorchMedusa
+
+        self.report("loading the draft head")
+        if isinstance(found, MedusaSource):
+            return TorchMedusa(load_medusa(found.folder), self.module, numerics=target.numerics), found.folder
+        head = load_head(found.folder, self.loader.config(self.source))
+        made = TorchHead(head, self.module, kv_bytes=self.kv_bytes, numerics=target.numerics)
+        return made, found.folder
 
     def _tree(self, options: EngineOptions, cost: float, target: Target) -> dict[str, Shape]:
         if options.tree is None:

@@ -41,9 +41,15 @@ def draft_policy(
         return FixedGamma(0)
     most = _GAMMA_MAX.get(drafter, 6)
     if curve is not None:
-        return AdaptiveGamma.measured(most, curve, drafter)
+        return AdaptiveGamma.measured(most, curve, _label(curve, drafter))
     cost = cost_table(_STEP_COST)
     return AdaptiveGamma(most, cost, draft_cost * cost(1), min_rows, _EXTRA_COSTS)
+
+
+def _label(curve: CostCurve, drafter: str) -> str:
+    """Of a drafter in a cost file: its kind, or KIND:MODEL where one of these was measured."""
+    found = [label for label in curve.drafters if label.partition(":")[0] == drafter]
+    return found[0] if drafter not in found and len(found) == 1 else drafter
 
 
 def relative_cost(draft: object, target: object) -> float:
@@ -58,7 +64,8 @@ def costs_alone(curve: CostCurve | None, draft_cost: float, drafter: str = "eagl
     curve, draft_cost: as of `draft_policy`.
     """
     if curve is not None:
-        return lambda rows: curve.step(1, rows), lambda depth: curve.draft(drafter, 1, depth)
+        label = _label(curve, drafter)
+        return lambda rows: curve.step(1, rows), lambda depth: curve.draft(label, 1, depth)
     table = cost_table(_STEP_COST)
     return lambda rows: table(rows) + _EXTRA_COSTS.drafting, lambda depth: depth * draft_cost * table(1)
 

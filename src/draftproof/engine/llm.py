@@ -43,13 +43,17 @@ class LLM:
     """A target model, a drafter and an engine.
 
     model: "demo", a Hugging Face folder or id (fetched before), or a GGUF file.
-    drafter: none, ngram, suffix, model, early_exit, fixed_tree; or an object with the `Drafter` protocol.
+    drafter: none, ngram, suffix, model, early_exit, fixed_tree, eagle, medusa, cascade; or an object with the `Drafter`
+        protocol.
     draft_model: the second model of the drafters model and fixed_tree. exit_layer: layers early_exit (and a fixed_tree
         without a draft model) drafts with; default a third of the target's.
     gamma: draft length; None adapts it to what has been accepted, per sequence, up to the drafter's cap.
-    tree: None drafts chains; drafter eagle takes "auto" (branches where they pay), "dynamic" (the likeliest nodes),
-        widths by depth ("3,2,1") or places ("1 2 1.1"). gamma is then a number of nodes.
+    tree: None drafts chains; the drafters eagle, medusa and cascade (its head) take "auto" (branches where they pay),
+        "dynamic" (the likeliest nodes), widths by depth ("3,2,1") or places ("1 2 1.1"). gamma is then a number of
+        nodes.
     weights: auto, float32, bfloat16, int8. "auto" is int8 for a GGUF file on the CPU, else float32.
+    draft_weights: the same for the second model of the drafters model, early_exit and fixed_tree; "auto" is as the
+        target's. The target itself with fewer bits is a drafter: model with draft_model=model, draft_weights="int8".
     backend: auto, openvino (CPU), torch (GPU, oracle). numerics: auto, invariant, fast.
     kv_memory: bytes of keys and values (default 1 GiB; a drafter with a model gets half as much again).
     max_sequences: most sequences running at once; more wait. chunk_rows: most tokens of a prompt fed in one step.
@@ -102,7 +106,7 @@ class LLM:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What runs: model, weights, backend, numerics, drafter, threads, memory, seconds of loading."""
+        """What runs: model, weights, backend, numerics, drafter, its weights and tree, threads, memory, load time."""
         return dict(self.built.info)
 
     @property

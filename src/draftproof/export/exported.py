@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from draftproof.export.policy import BucketWishes, Candidate, Policy, Tier, Wish, tiers_of
@@ -31,6 +31,7 @@ class Engine:
     version: str  # that its names were checked against
     kinds: frozenset[str]  # of drafters it has a match for
     by_load: frozenset[str]  # of drafters whose draft length it changes with the load
+    instead: Mapping[str, str] = field(default_factory=dict)  # kind -> what it has in its place, and why not that
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,14 @@ def lost(policy: Policy, engine: Engine, chosen: Candidate | None) -> list[str]:
 
 def _lacking(policy: Policy, engine: Engine) -> list[str]:
     return [
-        f"the drafter {one_line(candidate.name)}: {engine.name} has none of the kind {one_line(candidate.kind)}"
+        f"the drafter {one_line(candidate.name)}: {_why_none(engine, candidate.kind)}"
         for candidate in policy.candidates
         if candidate.kind not in engine.kinds and _is_wanted(policy, candidate.name)
     ]
+
+
+def _why_none(engine: Engine, kind: str) -> str:
+    return f"{engine.name} has {engine.instead.get(kind, f'none of the kind {one_line(kind)}')}"
 
 
 def _is_wanted(policy: Policy, drafter: str) -> bool:

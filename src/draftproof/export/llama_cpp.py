@@ -10,9 +10,11 @@ Does not know: plans, files.
 from __future__ import annotations
 
 from draftproof.export.exported import Engine, Exported, Expressed, config_of, written
+from draftproof.export.heads import CASCADE
 from draftproof.export.policy import NGRAM_MIN, Candidate, Policy, tiers_of
 
-ENGINE = Engine("llama.cpp", "llama-cpp-python 0.3.36", frozenset({"ngram", "model"}), by_load=frozenset())
+_INSTEAD = {"eagle": "draft-eagle3, but for GGUF files, and draftproof writes no head in that", "cascade": CASCADE}
+ENGINE = Engine("llama.cpp", "llama-cpp-python 0.3.36", frozenset({"ngram", "model"}), frozenset(), _INSTEAD)
 
 
 def export(policy: Policy) -> Exported:

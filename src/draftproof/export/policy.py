@@ -18,6 +18,8 @@ from typing import Any
 from draftproof.errors import InputError
 from draftproof.planner.plan import Band, Bucket, Curve, Plan, Point
 
+HEADS = ("eagle", "medusa", "cascade")
+_WITH_MODEL = ("model", *HEADS)
 NGRAM_MAX, NGRAM_MIN = 3, 2  # the suffix lengths that draftproof's own ngram drafter was measured with
 
 
@@ -37,9 +39,10 @@ class Candidate:
 
     name: str
     kind: str
-    model: str | None  # name or path of its own model
+    model: str | None  # name or path of its own model or head
     by_load: tuple[Tier, ...]  # ascending loads
     fixed: tuple[Tier, ...] | None  # the same with one length at every load; None where each length loses somewhere
+    is_shipped: bool = False  # a head that comes with draftproof
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +104,10 @@ def policy_of(plan: Plan, concurrency: int | None = None) -> Policy:
         Candidate(
             info.name,
             info.kind,
-            _name(info.model, f"drafter {info.name}") if info.kind == "model" else None,
+            _name(info.model, f"drafter {info.name}") if info.kind in _WITH_MODEL else None,
             _by_load(overall, info.name, loads),
             _fixed(overall, info.name, loads),
+            info.kind in HEADS and (info.model or {}).get("path") is None,
         )
         for info in plan.drafters
     )

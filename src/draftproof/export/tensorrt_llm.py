@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from draftproof.export.exported import Engine, Exported, Expressed, plain, steps, summary, written
+from draftproof.export.heads import CASCADE
 from draftproof.export.policy import NGRAM_MAX, Candidate, Policy, Tier
 
 _KINDS = frozenset({"ngram", "suffix", "model"})
-ENGINE = Engine("TensorRT-LLM", "1.4.0rc4", _KINDS, by_load=_KINDS)
+_INSTEAD = {"eagle": "Eagle3, but none of draftproof's heads was tried there", "cascade": CASCADE}
+ENGINE = Engine("TensorRT-LLM", "1.4.0rc4", _KINDS, _KINDS, _INSTEAD)
 _WINDOW = 1000  # decoding iterations that the rolling acceptance is taken over
 
 _TYPES = {"ngram": "NGram", "suffix": "SA", "model": "DraftTarget"}

@@ -137,8 +137,8 @@ def _room(bench: Bench, prompt: Prompt) -> int:
 
 def _judged(bench: Bench, texts: Sequence[Sequence[Text]]) -> list[tuple[list[Lists], list[int]]]:
     """For each drafter the lists and excluded tokens of each of its texts; drafters with equal texts share a pass."""
-    needs_pass = bench.log or bench.params.temperature > 0
-    judge = Judge(bench.target, bench.ledger, bench.noise, bench.gamma, needs_pass)
+    needs_laws = bench.log or bench.params.temperature > 0
+    judge = Judge(bench.target, bench.ledger, bench.noise, bench.gamma, needs_laws)
     alike: dict[tuple[bytes, ...], list[int]] = {}
     for index, own in enumerate(texts):
         alike.setdefault(tuple(text.tokens.tobytes() for text in own), []).append(index)

@@ -1,7 +1,8 @@
 """What each drafter's drafts are worth on given texts: replays the drafters, passes the target over the texts once, and
 puts the laws of both together.
 
-At temperature 0 a text that the target itself has written needs no pass: its law is one-hot at the text's own token.
+At temperature 0 a text that the target itself has written needs no laws: they are one-hot at the text's own tokens. A
+drafter that reads the target's hidden states gets them from the same pass, and is asked as it goes on (`along`).
 
 Invariant: laws are those really sampled from, under the history of each position; a result depends on its own text
 only, whatever is beside it and however many threads compute.
@@ -14,12 +15,14 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.errors import EngineError, RowError
+from draftproof.measure.along import Along
 from draftproof.measure.forced import ForcedPass
 from draftproof.measure.lists import Lists, Steps, agreeing, shifted, stops, whole
 from draftproof.measure.replay import Replay, all_drafts
@@ -34,13 +37,13 @@ _MOST_THREADS = 8  # each holds a few rows of a vocabulary
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judge:
-    """The target as a judge of texts: its forward, its pages, and whether its law needs a pass (see above)."""
+    """The target as a judge of texts: its forward, its pages, and whether its laws are needed (see above)."""
 
     target: Target
     ledger: KVCache
     noise: Noise
     gamma: int
-    needs_pass: bool
+    needs_laws: bool
 
 
 class _Drafts(Protocol):
@@ -147,25 +150,40 @@ def judge_drafters(judge: Judge, texts: Sequence[Text], asked: Sequence[Asked]) 
     """
     drafts = [_drafts(judge, texts, one) for one in asked]
     excluded = [np.zeros(text.length, np.bool_) for text in texts]
-    if judge.needs_pass and texts:
-        with ForcedPass(judge.target, judge.ledger, texts) as forced, _Pool() as pool:
+    reading = [each for each in drafts if isinstance(each, Along)]
+    if texts and (judge.needs_laws or reading):
+        heard = partial(_tell, reading) if reading else None
+        with ForcedPass(judge.target, judge.ledger, texts, heard) as forced, _Pool() as pool:
             for logits, places in forced.chunks():
-                for position in range(places[0][1].start, max(span.stop for _, span, _ in places)):
-                    for each in drafts:
-                        each.advance(position)
-                tasks = [
-                    (drafts, texts[index], index, position, logits.row(first + offset), excluded[index])
-                    for index, span, first in places
-                    for offset, position in enumerate(span)
-                ]
-                pool.run(_judge_one, tasks)
+                whole = range(places[0][1].start, max(span.stop for _, span, _ in places))
+                # Whole drafts with their laws are held until the text is past them: so they are asked for one by one.
+                for part in [range(at, at + 1) for at in whole] if reading else [whole]:
+                    for position in part:
+                        for each in drafts:
+                            each.advance(position)
+                    rows = [(i, at, first + at - span.start) for i, span, first in places for at in part if at in span]
+                    if judge.needs_laws:
+                        tasks = [(drafts, texts[i], i, at, logits.row(row), excluded[i]) for i, at, row in rows]
+                        pool.run(_judge_one, tasks)
+                        continue
+                    for index, position, _ in rows:
+                        for one in reading:
+                            one.judge(index, position, None)
     return [[each.lists(index) for index in range(len(texts))] for each in drafts], [int(e.sum()) for e in excluded]
+
+
+def _tell(reading: Sequence[Along], index: int, start: int, states: FloatArray) -> None:
+    for one in reading:
+        one.hear(index, start, states)
 
 
 def _drafts(judge: Judge, texts: Sequence[Text], asked: Asked) -> _Drafts:
     params = texts[0].params
-    draws = asked.consistent and params.temperature > 0 and params.resolved_rule in ("reject", "coupled")
+    reads = "features" in asked.drafter.wants
+    draws = (reads or asked.consistent) and params.temperature > 0 and params.resolved_rule in ("reject", "coupled")
     replay = Replay(asked.drafter, texts, judge.noise, laws=draws)
+    if reads:
+        return Along(replay, texts, judge.gamma, params.resolved_rule if draws else None)
     if draws:
         return _Drawn(replay, texts, judge.gamma, params.resolved_rule)
     tokens = all_drafts(replay, texts, 1 if asked.consistent else judge.gamma)

@@ -6,6 +6,9 @@ just run is cheaper than one of another, and how often drafts change the width i
 first piece of decoding took beyond the points is added to the cost of its proposals. The check then asks whether the
 curve foretells the seconds that the second piece took, which had no part in it.
 
+A draft head ends a chain that is too unsure. Its points are of chains that do not: a proposal of n tokens is its first
+forward, over the rows that the last round left it, and n - 1 of single rows; one of no token is the first forward, too.
+
 Invariant: the same grid gives the same points in the same order; only times differ.
 Does not know: the command line, plans, where the file goes.
 """
@@ -13,16 +16,19 @@ Does not know: the command line, plans, where the file goes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from draftproof.drafters.told import unlimited
 from draftproof.engine.build import Built
 from draftproof.errors import InvalidParams
 from draftproof.measure.cost_steps import Bench, Filler, Step
 from draftproof.planner.cost import FORMAT, CostCurve
+from draftproof.protocols import Drafter
 from draftproof.types import Ids, SamplingParams
 
 _WARM = 2  # steps of a new shape that are not counted
@@ -148,21 +154,29 @@ def measure_costs(
         "target": _points(times.target, "rows"),
         "drafters": {label: _points(points, "tokens") for label, points in times.drafters.items()},
     }
-    _add_changes(found, times.learning)
+    heads = [label for label, bench in benches.items() if _is_head(bench.drafter)]
+    _add_changes(found, times.learning, heads)
     return {**found, "check": check(CostCurve.from_json(found), times.checking)}
 
 
-def _add_changes(found: dict[str, Any], learning: dict[tuple[str, int], list[Step]]) -> None:
+def _is_head(drafter: Drafter) -> bool:
+    return "features" in drafter.wants
+
+
+def _add_changes(
+    found: dict[str, Any], learning: dict[tuple[str, int], list[Step]], heads: Collection[str] = ()
+) -> None:
     """Adds to each drafter's points what a step with drafts took in decoding beyond the points, at the nearest load.
 
-    A proposal of no token, which changes no width, gets a point of its own.
+    A proposal of no token, which changes no width, gets a point of its own. heads: labels of draft heads, which have
+    run once before they know that they have none.
     """
     curve = CostCurve.from_json(found)
     for label, points in found["drafters"].items():
         more = {load: _beyond(curve, label, steps) for (name, load), steps in learning.items() if name == label}
         for place in sorted({(point["sequences"], point["context"]) for point in points}):
             here = [point for point in points if (point["sequences"], point["context"]) == place]
-            none = curve.draft(label, place[0], 0, place[1])
+            none = curve.draft(label, place[0], int(label in heads), place[1])
             points.append(here[0] | {"tokens": 0, "ms": round(max(0.0, none), 4)})
             extra = more[min(more, key=lambda load: abs(load - place[0]))] if more else 0.0
             for point in here:
@@ -201,10 +215,11 @@ def _draft_points(
     load, context = at
     seqs = bench.start(subject.prompts(load, context))
     try:
-        bench.steps(1, grid.tokens[0])  # a drafter reads the prompt before its first draft; that is paid once
-        for tokens in grid.tokens:
-            for step in bench.steps(1 + _STEPS, tokens)[1:]:
-                times[load, tokens, context].append(1e3 * step.draft_s)
+        with unlimited(bench.drafter) if _is_head(bench.drafter) else nullcontext():
+            bench.steps(1, grid.tokens[0])  # a drafter reads the prompt before its first draft; that is paid once
+            for tokens in grid.tokens:
+                for step in bench.steps(1 + _STEPS, tokens)[1:]:
+                    times[load, tokens, context].append(1e3 * step.draft_s)
     finally:
         bench.clear(seqs)
 

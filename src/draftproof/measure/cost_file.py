@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from draftproof.engine.build import build_each
-from draftproof.engine.options import EngineOptions
+from draftproof.engine.options import HEAD_DRAFTERS, MODEL_DRAFTERS, EngineOptions, for_each
 from draftproof.errors import InputError, InvalidParams
 from draftproof.measure.cost import Grid, Subject, measure_costs, num_stages
 from draftproof.measure.describe import describe_target
@@ -30,7 +30,7 @@ _ENDLESS = 1 << 20  # tokens a sequence may write: it is ended by hand
 
 @dataclass(frozen=True, slots=True)
 class CostSettings:
-    """What is measured. engine: weights, backend, numerics, kv_memory, threads, cache_dir as of `LLM`."""
+    """What is measured. engine: (draft_)weights, backend, numerics, kv_memory, threads, cache_dir as of `LLM`."""
 
     model: str
     drafters: tuple[DrafterSpec, ...]
@@ -42,10 +42,11 @@ class CostSettings:
     def engine_options(self) -> list[EngineOptions]:
         """One for each drafter; one without a drafter where there are none."""
         shared = {"model": self.model, "gamma": 0, "max_sequences": max(self.grid.sequences), **self.engine}
+        each = for_each([spec.kind for spec in self.drafters] or ["none"], shared)
         return [
-            EngineOptions(drafter=spec.kind, draft_model=spec.model, exit_layer=spec.exit_layer, **shared)
-            for spec in self.drafters
-        ] or [EngineOptions(**shared)]
+            EngineOptions(drafter=spec.kind, draft_model=spec.model, exit_layer=spec.exit_layer, **own)
+            for spec, own in zip(self.drafters, each, strict=False)
+        ] or [EngineOptions(**each[0])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ def of_run(folder: Path) -> Asked:
         sampling = {name: value for name, value in info["sampling"].items() if name in names}
         sampling["logit_bias"] = {int(token): value for token, value in sampling.get("logit_bias", {}).items()}
         engine = {name: info["model"][name] for name in ("weights", "backend", "numerics")}
+        second = [entry["model"]["weights"] for entry in info["drafters"] if entry["kind"] in MODEL_DRAFTERS]
+        engine["draft_weights"] = second[0] if second else "auto"
         return Asked(str(info["model"]["name"]), drafters, sampling, engine, int(info["gamma_max"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
@@ -79,6 +82,8 @@ def _spec(entry: Mapping[str, Any]) -> DrafterSpec:
     kind, model = str(entry["kind"]), entry.get("model")
     if kind == "model":
         return DrafterSpec(str(entry["name"]), kind, model=str(model["name"]) if model else None)
+    if kind in HEAD_DRAFTERS:
+        return DrafterSpec(str(entry["name"]), kind, model=model["path"] if model else None)
     return DrafterSpec(str(entry["name"]), kind, exit_layer=model["num_layers"] if model else None)
 
 

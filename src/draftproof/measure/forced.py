@@ -1,7 +1,8 @@
 """One teacher-forced pass of the target over several texts: the rows that decide each of their tokens, in chunks.
 
 Rows come from the target's own forward and pages, prompt rows as prompt rows and later rows as later rows, so under
-invariant numerics they are the bits that decoding saw, whatever is beside them.
+invariant numerics they are the bits that decoding saw, whatever is beside them. So are the hidden states after them,
+which whoever drafts from them is told of.
 
 Invariant: the pages of all texts are free again when the pass is closed; rows are valid until the next chunk.
 Does not know: laws, drafters. Uses sequence numbers that no scheduler gives out; call between steps of the engine.
@@ -9,23 +10,27 @@ Does not know: laws, drafters. Uses sequence numbers that no scheduler gives out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from draftproof.errors import PromptTooLong
+from draftproof.errors import EngineError, PromptTooLong
 from draftproof.measure.texts import Text
 from draftproof.models.batch import Rows, flat_batch
 from draftproof.protocols import KVCache, Target
-from draftproof.types import Ids, Logits
+from draftproof.types import FloatArray, Ids, Logits, StepBatch
 
 _CHUNK = 256  # prompt rows of one forward
 _ROW_BYTES = 1 << 26  # of float32 logits held at once
+Heard = Callable[[int, int, FloatArray], None]  # text, position of its first row, states [n, F]
 
 
 class ForcedPass:
-    """Use as a context manager: prompts are fed on entering, pages freed on leaving."""
+    """Use as a context manager: prompts are fed on entering, pages freed on leaving.
 
-    def __init__(self, target: Target, ledger: KVCache, texts: Sequence[Text]) -> None:
-        self._target, self._ledger, self._texts = target, ledger, texts
+    heard: told of the hidden states after every row of a forward, text by text, before its logits are given out.
+    """
+
+    def __init__(self, target: Target, ledger: KVCache, texts: Sequence[Text], heard: Heard | None = None) -> None:
+        self._target, self._ledger, self._texts, self._heard = target, ledger, texts, heard
         rows = max(1, _ROW_BYTES // (4 * target.vocab_size))
         self.chunk = max(1, rows // max(1, len(texts)))  # positions of one chunk
 
@@ -68,16 +73,29 @@ class ForcedPass:
 
     def _feed(self, parts: Sequence[tuple[int, Ids]], *, wide: bool) -> Logits:
         """One forward over the next tokens of some texts; logits of every row that is no prompt row."""
-        rows = []
+        rows, starts = [], []
         for index, part in parts:
             slots = self._ledger.reserve(_seq(index), max(len(part), self._target.min_rows))
             if slots is None:
                 raise PromptTooLong(f"no free pages to score {len(part)} tokens more: raise the KV memory budget")
             rows.append(Rows(part, 1, slots, wants_logits=not wide, wide=wide))
-        logits = self._target.verify(flat_batch(rows, self._target.packed_rows)).logits
+            starts.append(slots.start)
+        batch = flat_batch(rows, self._target.packed_rows)
+        output = self._target.verify(batch)
         for index, part in parts:
             self._ledger.commit(_seq(index), range(len(part)))
-        return logits
+        if self._heard is not None:
+            self._tell(parts, starts, batch, output.features)
+        return output.logits
+
+    def _tell(
+        self, parts: Sequence[tuple[int, Ids]], starts: Sequence[int], batch: StepBatch, features: FloatArray | None
+    ) -> None:
+        if features is None:
+            raise EngineError("a drafter reads hidden states, and the target gives none")
+        assert self._heard is not None
+        for (index, part), start, first in zip(parts, starts, batch.offsets.tolist(), strict=False):
+            self._heard(index, start, features[first : first + len(part)].copy())
 
 
 def _seq(index: int) -> int:

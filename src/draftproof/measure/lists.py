@@ -53,7 +53,7 @@ def shifted(text: Text, gamma: int, steps: Steps) -> Lists:
     offered = np.minimum(text.budgets(gamma), in_a_row)
     ending = _reached(keep > 0) & ends & (np.arange(gamma) < offered[:, None])
     offered = np.where(ending.any(axis=1), ending.argmax(axis=1) + 1, offered)
-    return _lists(text, offered, keep > 0, keep, accept)
+    return listed(text, offered, keep > 0, keep, accept)
 
 
 def agreeing(text: Text, drafts: Ids) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -65,7 +65,7 @@ def agreeing(text: Text, drafts: Ids) -> tuple[NDArray[np.bool_], NDArray[np.boo
 def whole(text: Text, drafts: Ids, accept: NDArray[np.float64]) -> Lists:
     """Lists of whole drafts int32[T, G]. accept float64[T, G]: the target's probability of each, where it is judged."""
     same, _ = agreeing(text, drafts)
-    return _lists(text, (drafts >= 0).sum(axis=1), same, same, accept)
+    return listed(text, (drafts >= 0).sum(axis=1), same, same, accept)
 
 
 def stops(tokens: Ids, stop_ids: Collection[int]) -> NDArray[np.bool_]:
@@ -91,9 +91,10 @@ def _judged(text: Text, offered: NDArray[np.int64], kept: NDArray[np.bool_]) -> 
     return _reached(kept) & (np.arange(kept.shape[1]) < most[:, None])
 
 
-def _lists(
+def listed(
     text: Text, offered: NDArray[np.int64], kept: NDArray[np.bool_], keep: NDArray[Any], accept: NDArray[Any]
 ) -> Lists:
+    """Lists from dense [T, G]: what drafts were offered [T], whether the text has each, and its chances."""
     judged = _judged(text, offered, kept)
     return Lists(
         offered,

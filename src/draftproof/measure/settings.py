@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from draftproof import __version__
-from draftproof.engine.options import EngineOptions
+from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions, for_each
 from draftproof.errors import InvalidParams
 from draftproof.measure.provenance import versions
 from draftproof.measure.specs import DrafterSpec
 from draftproof.models.cache import Cache
+from draftproof.models.eagle_config import head_files
+from draftproof.models.head_source import find_head
 from draftproof.models.source import resolve
 from draftproof.types import SamplingParams
 
 DEFAULT_GAMMA = 8
 DEFAULT_BATCH = 8
-_ENGINE = ("weights", "backend", "numerics", "kv_memory", "threads", "cache_dir")
+_ENGINE = ("weights", "draft_weights", "backend", "numerics", "kv_memory", "threads", "cache_dir")
 _FLAGS = {"stop_ids": "stop-id", "bad_words": "bad-word"}  # options that are given once for each value
 
 
@@ -35,7 +37,7 @@ class Settings:
     the model's chat template, None does so where it has one. log: score the completions of the data (True), write new
     ones (False), or whichever the data is for (None). strict: the first bad line ends the run. batch: prompts run at
     once, which are also those of a part on the disk. engine: weights, backend, numerics, kv_memory, threads, cache_dir
-    as of `LLM`.
+    as of `LLM`, and draft_weights for the drafters that have a second model.
     """
 
     model: str
@@ -80,6 +82,7 @@ class Settings:
 
     def engine_options(self) -> list[EngineOptions]:
         """One for each drafter."""
+        engine = for_each([spec.kind for spec in self.drafters], self.engine)
         return [
             EngineOptions(
                 model=self.model,
@@ -89,9 +92,9 @@ class Settings:
                 gamma=self.gamma,
                 max_sequences=self.batch,
                 enable_prefix_caching=False,  # a prompt is read once for each drafter, and each reading is timed
-                **self.engine,
+                **own,
             )
-            for spec in self.drafters
+            for spec, own in zip(self.drafters, engine, strict=True)
         ]
 
     def sampling_json(self) -> dict[str, Any]:
@@ -106,10 +109,15 @@ class Settings:
         """Everything that results depend on, by the names of the command line, JSON-ready: to tell runs apart."""
         cache = Cache(self.engine.get("cache_dir"))
 
-        def content(model: str | None) -> str | None:
-            return None if model is None else cache.content_hash(resolve(model).files)
+        def content(model: str) -> str:
+            return cache.content_hash(resolve(model).files)
 
-        drafters = [{**asdict(spec), "model": content(spec.model)} for spec in self.drafters]
+        def own(spec: DrafterSpec) -> str | None:
+            if spec.kind in HEAD_DRAFTERS:  # the one that ships has a content, too: another release, another run
+                return cache.content_hash(head_files(find_head(spec.kind, spec.model, resolve(self.model).name)))
+            return None if spec.model is None else content(spec.model)
+
+        drafters = [{**asdict(spec), "model": own(spec)} for spec in self.drafters]
         options = {"gamma": self.gamma, "limit": self.limit, "bucket-field": self.bucket_field, "log": self.log}
         options |= {"chat": self.chat, "batch": self.batch, "max-new-tokens": self.max_new_tokens}
         options |= {name.replace("_", "-"): self.engine.get(name) for name in _ENGINE if name != "cache_dir"}

@@ -14,12 +14,13 @@ Does not know: caches, sampling, training; attention is handed in by the caller.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from draftproof.models.eagle_config import EagleConfig
+from draftproof.models.eagle_config import EagleConfig, RopeScaling
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # [..., T, heads, D], [..., T, kv_heads, D] twice -> as the first
 
@@ -57,18 +58,30 @@ class Attention(nn.Module):
         query = self.q_proj(x).reshape(*shape, config.num_heads, config.head_dim)
         key = self.k_proj(x).reshape(*shape, config.num_kv_heads, config.head_dim)
         value = self.v_proj(x).reshape(*shape, config.num_kv_heads, config.head_dim)
-        cos, sin = rotary(positions, config.head_dim, config.rope_theta)
+        cos, sin = rotary(positions, config.head_dim, config.rope_theta, config.rope_scaling)
         mixed = attend(rotate(query, cos, sin), rotate(key, cos, sin), value)
         out: Tensor = self.o_proj(mixed.reshape(*shape, config.num_heads * config.head_dim))
         return out
 
 
-def rotary(positions: Tensor, dim: int, theta: float) -> tuple[Tensor, Tensor]:
-    """Cosine and sine [..., T, 1, dim] of rotary angles, in float32."""
+def rotary(positions: Tensor, dim: int, theta: float, scaling: RopeScaling | None = None) -> tuple[Tensor, Tensor]:
+    """Cosine and sine [..., T, 1, dim] of rotary angles, in float32; theta, scaling: as of the head's `EagleConfig`."""
     frequencies = 1.0 / theta ** (torch.arange(0, dim, 2, device=positions.device, dtype=torch.float32) / dim)
+    if scaling is not None:
+        frequencies = stretched(frequencies, scaling)
     angles = positions[..., None, None].float() * frequencies
     angles = torch.cat([angles, angles], -1)
     return angles.cos(), angles.sin()
+
+
+def stretched(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
+    """Frequencies [dim / 2] of plain angles -> those of type "llama3", in the order of operations of transformers."""
+    low, high, length = scaling.low_freq_factor, scaling.high_freq_factor, scaling.original_max_len
+    waves = 2 * math.pi / frequencies
+    long = torch.where(waves > length / low, frequencies / scaling.factor, frequencies)
+    share = (length / waves - low) / (high - low)  # 0 where the stretch is whole, 1 where there is none
+    between = (1 - share) * long / scaling.factor + share * long
+    return torch.where((waves < length / high) | (waves > length / low), long, between)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -10,16 +10,61 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
-from draftproof.errors import CorruptModel, ModelNotFound, PairingError, UnsupportedModel
+from draftproof.errors import CorruptModel, DraftproofError, ModelNotFound, PairingError, UnsupportedModel
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _KIND = "eagle3"
-_SELDOM = ("norm_before_residual", "own_output", "own_embedding")
+_SELDOM = ("norm_before_residual", "own_output", "own_embedding", "rope_scaling")
+_LLAMA3 = "llama3"
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """Rotary angles of type "llama3": waves longer than the text seen in training are stretched by `factor`.
+
+    A wave counts as long where fewer than `low_freq_factor` of it fit into `original_max_len`, as short where more than
+    `high_freq_factor` do; between the two the stretch fades in.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_len: int
+
+    def __post_init__(self) -> None:
+        low, high = self.low_freq_factor, self.high_freq_factor
+        if not all(0 < value < math.inf for value in (self.factor, low, high, self.original_max_len)):
+            raise CorruptModel(f"the draft head has llama3 angles of {self}: all numbers must be above 0")
+        if high <= low:
+            raise CorruptModel(
+                f"the draft head has llama3 angles with high_freq_factor {high} and low_freq_factor {low}: the first "
+                "must be the larger one"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """In the words of transformers."""
+        return {
+            "rope_type": _LLAMA3,
+            "factor": self.factor,
+            "low_freq_factor": self.low_freq_factor,
+            "high_freq_factor": self.high_freq_factor,
+            "original_max_position_embeddings": self.original_max_len,
+        }
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> RopeScaling:
+        """Raises UnsupportedModel for angles of another type, KeyError, TypeError or ValueError for no numbers."""
+        kind = values["rope_type"]
+        if kind != _LLAMA3:
+            raise UnsupportedModel(f"the head has rotary angles of type {kind!r}: only plain or llama3 ones can run")
+        factor, low, high = (float(values[name]) for name in ("factor", "low_freq_factor", "high_freq_factor"))
+        return cls(factor, low, high, int(values["original_max_position_embeddings"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +87,16 @@ class EagleConfig:
     norm_before_residual: bool = False  # the layer adds to the normed hidden state, not to the state itself
     own_output: bool = False  # output rows of its own, not the target's
     own_embedding: bool = False  # an embedding of its own, not the target's
+    rope_scaling: RopeScaling | None = None  # None: plain angles
 
     @classmethod
     def of_target(
         cls, config: Any, feature_layers: tuple[int, ...] | None = None, draft_vocab_size: int = 8192
     ) -> EagleConfig:
-        """The head that suits a target's configuration (a transformers object)."""
+        """The head that suits a target's configuration (a transformers object).
+
+        Its angles are plain ones of the target's base, whatever the target's are: a head reads no key of the target.
+        """
         layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
         rope = getattr(config, "rope_parameters", None) or {}
         return cls(
@@ -68,6 +117,8 @@ class EagleConfig:
     def to_json(self) -> dict[str, Any]:
         """Plain values; what most heads have not is told only where it is so."""
         values = {name: value for name, value in asdict(self).items() if value or name not in _SELDOM}
+        if self.rope_scaling is not None:
+            values["rope_scaling"] = self.rope_scaling.to_json()
         return {"kind": _KIND} | values | {"feature_layers": list(self.feature_layers)}
 
 
@@ -77,7 +128,7 @@ def default_layers(num_layers: int) -> tuple[int, ...]:
 
 
 def read_config(folder: Path) -> EagleConfig:
-    """The head in a folder. Raises ModelNotFound or CorruptModel."""
+    """The head in a folder. Raises ModelNotFound, CorruptModel or UnsupportedModel."""
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise ModelNotFound(f"{folder} holds no draft head ({CONFIG} and {WEIGHTS}): make one with `draftproof train`")
     try:
@@ -86,9 +137,11 @@ def read_config(folder: Path) -> EagleConfig:
             raise CorruptModel(f"{folder}/{CONFIG} is not of an EAGLE head (its kind is {values.get('kind')!r})")
         known = {field.name for field in fields(EagleConfig)}
         chosen = {name: value for name, value in values.items() if name in known}
+        if (scaling := chosen.get("rope_scaling")) is not None:
+            chosen["rope_scaling"] = RopeScaling.of_json(scaling)
         return EagleConfig(**chosen | {"feature_layers": tuple(int(layer) for layer in values["feature_layers"])})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, CorruptModel):
+        if isinstance(error, DraftproofError):
             raise
         raise CorruptModel(f"{folder}/{CONFIG} can't be read: get the draft head again ({error})") from error
 

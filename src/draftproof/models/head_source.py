@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.errors import ModelNotFound
-from draftproof.models.eagle_config import EagleConfig, read_config
+from draftproof.models.eagle_config import CONFIG, EagleConfig, read_config
 from draftproof.models.head_formats.eagle import is_own, open_head
 from draftproof.models.medusa_config import MedusaConfig, read_medusa_config
 from draftproof.models.source import DEMO
@@ -45,6 +45,16 @@ def resolve_head(asked: str | Path | None, target_name: str, target: Mapping[str
         )
     folder = SHIPPED / _BY_TARGET[target_name]
     return HeadSource(folder, read_config(folder))
+
+
+def find_head(kind: str, asked: str | Path | None, target_name: str) -> Path:
+    """The folder of what a drafter of this kind would draft with, before it is looked into. Raises ModelNotFound."""
+    if asked is None:
+        return resolve_medusa(None).folder if kind == "medusa" else resolve_head(None, target_name).folder
+    folder = Path(asked).expanduser()
+    if not (folder / CONFIG).is_file():
+        raise ModelNotFound(f"no draft head {str(asked)!r}: give the folder that `draftproof train` wrote")
+    return folder
 
 
 @dataclass(frozen=True, slots=True)

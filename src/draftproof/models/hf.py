@@ -2,11 +2,12 @@
 
 GPUs, and the oracle in float64 on a CPU. The module's code is transformers' own; only attention is ours, by
 registration. At construction the target runs the module in two pieces against transformers' eager attention in one:
-a model whose state does not lie wholly in its keys and values is refused by its numbers, whatever its config says.
+a model whose state does not lie wholly in its keys and values is refused by its numbers, whatever its config says, and
+so are hidden states that are not those of its rows.
 
 Numerics: "fast" (one forward for all rows) or "invariant" (each row in a forward of its own, in order, attending over
 exactly the rows it sees: bit-identical at any draft length, batch and chunking, tree nodes included; slow, the truth
-that fast paths are compared with).
+that fast paths are compared with). Hidden states keep the same promise.
 
 Invariant: a row is written once a step, before it is read, at slot past + row; nothing else is kept between steps.
 
@@ -33,9 +34,10 @@ from draftproof.models.probe import bound, find_layers, set_attention
 from draftproof.models.support import check_supported, context_limit
 from draftproof.types import FloatArray, Moves, Numerics, Slots, StepBatch, TargetOutput
 
+Output = tuple[Tensor, Tensor | None]  # logits [n, V] of the wanted rows, hidden states [R, F] where asked for
 _PROOF_ROWS = 5  # tokens of the proof at construction, fed as 3 + 2
-# Largest difference of a logit allowed there, relative to the largest logit: rounding, with a wide margin, by dtype.
-# Eager attention takes its softmax in float32 even in a float64 model.
+# Largest difference allowed there, of a logit or of a hidden state of one depth, relative to the largest: rounding,
+# with a wide margin, by dtype. Eager attention takes its softmax in float32 even in a float64 model.
 _PROOF_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.2}
 
 
@@ -58,8 +60,7 @@ class TorchLogits:
 
     @cached_property
     def _host(self) -> FloatArray:
-        wide = self._values if self._values.dtype == torch.float64 else self._values.float()
-        rows: FloatArray = wide.cpu().numpy()
+        rows = to_host(self._values)
         rows.setflags(write=False)
         return rows
 
@@ -69,12 +70,21 @@ class TorchLogits:
         return row
 
 
+def to_host(values: Tensor) -> FloatArray:
+    """The same values as float32, or float64 where they are that; a copy where they are not on the host."""
+    wide = values if values.dtype == torch.float64 else values.float()
+    rows: FloatArray = wide.cpu().numpy()
+    return rows
+
+
 class TorchTarget:
     """A transformers module run over pages; see the module's docstring. Implements `protocols.Target`.
 
     model: a causal language model of transformers, on its device and in its dtype; it is set to our attention.
     num_pages, page_size: room for num_pages * page_size rows. A contiguous store is page_size = max_len.
     max_len: the context limit, at most the model's own (the default).
+    features: after how many layers hidden states are given beside the logits (0: the embedding; all: behind the last
+    norm), side by side in this order.
     Raises UnsupportedModel if the model can't be run exactly.
     """
 
@@ -86,16 +96,18 @@ class TorchTarget:
         page_size: int = 32,
         numerics: Numerics = "fast",
         max_len: int | None = None,
+        features: Sequence[int] = (),
     ) -> None:
         check_supported(model.config, type(model))
         self.max_len = _resolve_max_len(model.config, max_len, num_pages * page_size)
         self.numerics, self.num_pages, self.page_size = numerics, num_pages, page_size
         self.min_rows = self.packed_rows = 1
-        self._model, self._device = model.eval(), model.device
-        stock = _stock_logits(model)
+        self._model, self._device, self._features = model.eval(), model.device, _depths(model.config, features)
+        stock = _stock(model, self._features)
         set_attention(model, NAME)
         self._ports, self._shapes = find_layers(model)
-        self.vocab_size = int(stock.shape[-1])
+        self.vocab_size = int(stock[0].shape[-1])
+        self.weight_bytes = _read_bytes(model)
         _prove(self, stock)
         self._store = self._new_store(num_pages, page_size)
 
@@ -115,9 +127,13 @@ class TorchTarget:
         return pages
 
     def verify(self, batch: StepBatch) -> TargetOutput:
-        """One forward (one a row when invariant): writes the rows into their slots, returns the wanted logits."""
-        logits = self._forward(batch, self._store)
-        return TargetOutput(TorchLogits(logits), batch.logit_offsets)
+        """One forward (one a row when invariant): writes the rows into their slots, returns the wanted logits.
+
+        Hidden states, where they are asked for, are of all rows, float32 (float64 where the target computes in it).
+        """
+        logits, states = self._forward(batch, self._store)
+        features = None if states is None else to_host(states)
+        return TargetOutput(TorchLogits(logits), batch.logit_offsets, features)
 
     def move(self, moves: Moves) -> None:
         """Copies kept rows together after a tree round."""
@@ -137,8 +153,8 @@ class TorchTarget:
         return paged_store(self._shapes, num_pages + 1, page_size, zeros)
 
     @torch.inference_mode()
-    def _forward(self, batch: StepBatch, store: PagedStore) -> Tensor:
-        """[n, V] logits of the wanted rows."""
+    def _forward(self, batch: StepBatch, store: PagedStore) -> Output:
+        """[n, V] logits of the wanted rows, and [R, F] hidden states of all."""
         ids, positions = self._put(batch.input_ids), self._put(batch.positions)
         if self.numerics == "fast":
             return self._run(flat_step(batch, store, self._device), ids, positions, self._put(batch.logit_rows))
@@ -148,15 +164,19 @@ class TorchTarget:
             self._run(step, ids[r : r + 1], positions[r : r + 1], one if r in wanted else none)
             for r, step in enumerate(row_steps(batch, store, self._device))
         ]
-        return torch.cat(rows)
+        states = [state for _, state in rows if state is not None]
+        return torch.cat([logits for logits, _ in rows]), torch.cat(states) if states else None
 
-    def _run(self, step: Step, ids: Tensor, positions: Tensor, wanted: Tensor) -> Tensor:
+    def _run(self, step: Step, ids: Tensor, positions: Tensor, wanted: Tensor) -> Output:
         with bound(self._ports, step):
             output = self._model(
-                input_ids=ids[None], position_ids=positions[None], use_cache=False, logits_to_keep=wanted
+                input_ids=ids[None],
+                position_ids=positions[None],
+                use_cache=False,
+                logits_to_keep=wanted,
+                output_hidden_states=bool(self._features),
             )
-        logits: Tensor = output.logits[0]
-        return logits
+        return _output(output, self._features)
 
     def _put(self, array: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(array).to(self._device)
@@ -173,26 +193,57 @@ def _proof_tokens(config: Any) -> NDArray[np.int32]:
     return np.linspace(1, config.get_text_config().vocab_size - 1, _PROOF_ROWS).astype(np.int32)
 
 
+def _read_bytes(model: Any) -> int:
+    """Bytes of weights that a forward reads: a few rows of an embedding, unless it is the output rows as well."""
+    inner, outer = model.get_input_embeddings(), model.get_output_embeddings()
+    aside = None if outer is None or inner is None or inner.weight is outer.weight else inner.weight
+    return sum(part.numel() * part.element_size() for part in model.parameters() if part is not aside)
+
+
+def _depths(config: Any, asked: Sequence[int]) -> tuple[int, ...]:
+    total = config.get_text_config().num_hidden_layers
+    if any(not 0 <= layer <= total for layer in asked):
+        raise InvalidParams(f"hidden states after {list(asked)} layers were asked for, this model has 0 to {total}")
+    return tuple(asked)
+
+
+def _output(output: Any, features: tuple[int, ...]) -> Output:
+    """transformers' output of one flat batch -> logits [n, V] and hidden states [R, F]."""
+    logits: Tensor = output.logits[0]
+    return logits, torch.cat([output.hidden_states[layer][0] for layer in features], -1) if features else None
+
+
 @torch.inference_mode()
-def _stock_logits(model: Any) -> Tensor:
-    """[_PROOF_ROWS, V] of transformers' own eager attention, all rows in one forward."""
+def _stock(model: Any, features: tuple[int, ...]) -> Output:
+    """[_PROOF_ROWS, V] and [_PROOF_ROWS, F] of transformers' own eager attention, all rows in one forward."""
     set_attention(model, "eager")
     ids = torch.from_numpy(_proof_tokens(model.config).astype(np.int64)).to(model.device)
-    logits: Tensor = model(input_ids=ids[None], use_cache=False).logits[0]
-    return logits
+    return _output(model(input_ids=ids[None], use_cache=False, output_hidden_states=bool(features)), features)
 
 
-def _prove(target: TorchTarget, stock: Tensor) -> None:
+@torch.inference_mode()
+def _prove(target: TorchTarget, stock: Output) -> None:
     """Feeds the proof tokens in two pieces over pages of two rows and compares with `stock`."""
     tokens, store = _proof_tokens(target._model.config), target._new_store(3, 2)
-    table, ours = np.array([2, 0, 1], np.int32), []
+    table, parts = np.array([2, 0, 1], np.int32), []
     for start, end in ((0, 3), (3, _PROOF_ROWS)):
         rows = Rows(tokens[start:end], 1, Slots(table, start, end - start), np.arange(end - start - 1, dtype=np.int32))
-        ours.append(target._forward(flat_batch([rows], 1), store))
-    gap = (torch.cat(ours) - stock).abs().max().item() / max(1.0, stock.abs().max().item())
-    allowed = _PROOF_TOLERANCE.get(stock.dtype, 0.2)
+        parts.append(target._forward(flat_batch([rows], 1), store))
+    kind, (logits, states) = target._model.config.model_type, stock
+    _compare(kind, "logits", torch.cat([part for part, _ in parts]), logits)
+    if states is not None:
+        ours = torch.cat([part for _, part in parts if part is not None])
+        for index, layer in enumerate(target._features):
+            mine, truth = (side.chunk(len(target._features), -1)[index] for side in (ours, states))
+            _compare(kind, f"hidden states after {layer} layers", mine, truth)
+
+
+def _compare(kind: str, name: str, ours: Tensor, stock: Tensor) -> None:
+    """The scale is the largest number; that of logits at least 1."""
+    scale = max(1.0 if name == "logits" else 1e-30, stock.abs().max().item())
+    gap, allowed = (ours - stock).abs().max().item() / scale, _PROOF_TOLERANCE.get(stock.dtype, 0.2)
     if gap > allowed:
         raise UnsupportedModel(
-            f"models of type {target._model.config.model_type!r} can't be run exactly: fed in two pieces, the logits "
-            f"differ from transformers' own by {gap:.1e} of the largest (rounding explains {allowed:.0e})"
+            f"models of type {kind!r} can't be run exactly: fed in two pieces, the {name} differ from transformers' "
+            f"own by {gap:.1e} of the largest (rounding explains {allowed:.0e})"
         )

@@ -142,14 +142,21 @@ def _failure(job: str, source: Path, refused: str | None, log: str, free_bytes: 
     return CorruptModel(f"{source} can't be read as a {what}, get the model again: {last[:300]}")
 
 
-def resolve_weights(weights: str, source: ModelSource, backend: str) -> str:
-    """ "auto": 8 bits for a quantised file on the CPU backend, else the file's own values in float32."""
+def resolve_weights(weights: str, source: ModelSource, backend: str, option: str = "weights") -> str:
+    """ "auto": 8 bits for a quantised file on the CPU backend, else the file's own values in float32.
+
+    option: what the user calls it. Raises InvalidParams for weights that can't be had, with the reason.
+    """
     if weights not in WEIGHTS:
-        raise InvalidParams(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}")
+        raise InvalidParams(f"{option} must be one of {', '.join(WEIGHTS)}, got {weights!r}")
     if weights == "int4":
-        raise InvalidParams("weights int4: no model's own 4-bit values can be kept yet; use int8")
+        raise InvalidParams(
+            f"{option} int4: no kernel here computes a model's own 4-bit values to its logits, nor as fast as 8 bits; "
+            "use int8"
+        )
     if weights == "auto":
         return "int8" if source.kind == "gguf" and backend == "openvino" else "float32"
     if weights == "int8" and backend == "torch":
-        raise InvalidParams("weights int8 need the openvino backend: use --backend openvino, or --weights float32")
+        shown = option.replace("_", "-")
+        raise InvalidParams(f"{option} int8 need the openvino backend: use --backend openvino, or --{shown} float32")
     return weights

@@ -36,7 +36,7 @@ def load_module(
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     check_supported(config, backend=backend)
     config = cut_layers(config, num_layers)
-    with _silence():
+    with silence():
         model, report = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=dtype, local_files_only=True, output_loading_info=True
         )
@@ -52,15 +52,22 @@ def first_layers(model: Any, num_layers: int) -> Any:
     The layers, the final norm and the head are the same objects; both may be run by targets of their own.
     """
     config = cut_layers(copy.deepcopy(model.config), num_layers)
-    base, name = model.base_model, model.base_model_prefix
-    found = [key for key, part in base.named_children() if isinstance(part, torch.nn.ModuleList)]
-    if base is model or len(found) != 1:
-        raise UnsupportedModel(f"models of type {config.model_type!r} have no single list of layers that can be cut")
+    base, name, layers = model.base_model, model.base_model_prefix, layer_list(model)
     cut, cut_base = _shallow(model), _shallow(base)
     cut.config = cut_base.config = config
-    setattr(cut_base, found[0], getattr(base, found[0])[:num_layers])
+    setattr(cut_base, layers, getattr(base, layers)[:num_layers])
     setattr(cut, name, cut_base)
     return cut
+
+
+def layer_list(model: Any) -> str:
+    """What the module's base calls its list of layers. Raises UnsupportedModel where it has none, or several."""
+    base = model.base_model
+    found = [str(key) for key, part in base.named_children() if isinstance(part, torch.nn.ModuleList)]
+    if base is model or len(found) != 1:
+        kind = model.config.model_type
+        raise UnsupportedModel(f"models of type {kind!r} have no single list of layers that can be cut")
+    return found[0]
 
 
 def _shallow(module: Any) -> Any:
@@ -71,7 +78,7 @@ def _shallow(module: Any) -> Any:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """No progress bars and no loading reports: what matters in them is checked and raised."""
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from draftproof.errors import InvalidParams, UnsupportedModel
@@ -49,10 +49,17 @@ def cut_layers(config: Any, num_layers: int | None) -> Any:
         return config
     if not 1 <= num_layers <= total:
         raise InvalidParams(f"a model of {total} layers can't be cut to {num_layers}: ask for 1 to {total}")
-    text.num_hidden_layers = num_layers
+    return pick_layers(config, range(num_layers))
+
+
+def pick_layers(config: Any, layers: Sequence[int]) -> Any:
+    """Leaves a config, in place, these of its layers (numbers from 0), per-layer lists included; returns it."""
+    text = config.get_text_config()
+    total = text.num_hidden_layers
+    text.num_hidden_layers = len(layers)
     for name, value in list(vars(text).items()):
         if isinstance(value, list) and len(value) == total and "layer" in name:
-            setattr(text, name, value[:num_layers])
+            setattr(text, name, [value[layer] for layer in layers])
     return config
 
 

@@ -96,6 +96,11 @@ class CostCurve:
         return f"up to {loads[-1]} sequences, {rows} rows each, {contexts[-1]} tokens of context"
 
     @property
+    def drafters(self) -> tuple[str, ...]:
+        """Labels of the drafters it has costs of; not that of all others."""
+        return tuple(label for label in self._drafters if label is not None)
+
+    @property
     def loads(self) -> tuple[int, ...]:
         """Numbers of sequences that the target was measured at; () for constants."""
         return self._target.loads

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
+from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions, for_each
 from draftproof.errors import InvalidParams, UnknownDrafter
 from draftproof.measure.specs import DrafterSpec, parse_drafter
 
@@ -23,7 +23,8 @@ _TREE = "fixed_tree"
 class ServeSettings:
     """A server.
 
-    drafters: the first is the default one; none is a plain server. engine: options of `LLM` that all drafters share.
+    drafters: the first is the default one; none is a plain server. engine: options of `LLM` that all drafters share;
+        draft_weights and tree go to those that take them.
     name: what clients call the model; None is the model's own name.
     api_keys: any of them opens everything; empty asks for none. admin_keys: where given, /admin asks for one of these.
     max_waiting: most texts in line behind the running ones. max_body: bytes. max_choices: most texts of one request.
@@ -82,9 +83,10 @@ class ServeSettings:
         """One for each drafter; plain decoding alone where there is none."""
         if not self.drafters:
             return [EngineOptions(drafter="none", **self.engine)]
+        engine = for_each([spec.kind for spec in self.drafters], self.engine)
         return [
-            EngineOptions(drafter=spec.kind, draft_model=spec.model, exit_layer=spec.exit_layer, **self.engine)
-            for spec in self.drafters
+            EngineOptions(drafter=spec.kind, draft_model=spec.model, exit_layer=spec.exit_layer, **own)
+            for spec, own in zip(self.drafters, engine, strict=True)
         ]
 
 

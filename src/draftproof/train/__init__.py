@@ -1,1 +1,1 @@
-"""Draft heads from a target's own texts: prompts, texts, loss, steps, and the gate at the end."""
+"""Draft heads and draft models from a target's own texts: prompts, texts, loss, steps, and the gate at the end."""

@@ -41,7 +41,8 @@ class _CrossEntropy(torch.autograd.Function):
         return (difference @ output).mul_(grads[0]), None, None, None
 
 
-def _cross_entropy(hidden: Tensor, output: Tensor, likely: Tensor, chances: Tensor) -> Tensor:
+def cross_entropy(hidden: Tensor, output: Tensor, likely: Tensor, chances: Tensor) -> Tensor:
+    """As of `_CrossEntropy`: [N, H], [Vd, H], int64[N, K], [N, K] -> scalar."""
     loss: Tensor = _CrossEntropy.apply(hidden, output, likely, chances)  # type: ignore[no-untyped-call]
     return loss
 
@@ -89,7 +90,7 @@ def _past(head: EagleHead, embedded: Tensor, hidden: Tensor) -> _Branches:
     joined = torch.cat([layer.input_layernorm(embedded), layer.hidden_norm(hidden)], -1)
     key, value = (part(joined).reshape(shape) for part in (layer.self_attn.k_proj, layer.self_attn.v_proj))
     places = torch.arange(hidden.shape[1], device=hidden.device)[None]
-    key = rotate(key, *rotary(places, config.head_dim, config.rope_theta))
+    key = rotate(key, *rotary(places, config.head_dim, config.rope_theta, config.rope_scaling))
     return _Branches(_wide(key, config.num_heads), _wide(value, config.num_heads))
 
 
@@ -119,7 +120,7 @@ def fused(
         if len(lines):
             chosen = judge[lines, which]
             law = sight.likely[lines, chosen], sight.chances[lines, chosen]
-            loss = _cross_entropy(head.norm(hidden[lines, which]), output, *law)
+            loss = cross_entropy(head.norm(hidden[lines, which]), output, *law)
             total = total + decay**step * loss / len(lines)
     return total
 

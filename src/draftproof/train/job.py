@@ -1,17 +1,19 @@
 """One training run in a folder: texts, then steps, then the gate. Given again, it goes on where it stopped.
 
-The folder OUT holds work/ (settings, texts, checkpoint) and, at the end, the head itself. How many texts and steps fit
-into the time is found out once and written down, so a resumed run ends in the same head as an unbroken one.
+The folder OUT holds work/ (settings, texts, checkpoint) and, at the end, the drafter itself: a head, or a draft model.
+How many texts and steps fit into the time is found out once and written down, so a resumed run ends in the same drafter
+as an unbroken one.
 
-Invariant: the head in OUT is replaced only by one that is at least as good on the held-out texts.
-Does not know: command lines, how a head drafts.
+Invariant: the drafter in OUT is replaced only by one that is at least as good on the held-out texts.
+Does not know: command lines, how a drafter of any kind drafts.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,11 @@ from draftproof.errors import InputError
 from draftproof.measure.files import write_whole
 from draftproof.measure.provenance import provenance
 from draftproof.models.cache import Cache
-from draftproof.models.eagle_config import CONFIG, check_target, vocabulary_hash
-from draftproof.models.head_files import AnyHead, as_saved, save_head
+from draftproof.models.eagle_config import CONFIG
 from draftproof.models.load import Loader
 from draftproof.models.module import load_module
-from draftproof.models.source import ModelSource, resolve
-from draftproof.text.tokenizer import Tokenizer
-from draftproof.train.kinds import KINDS, HeadKind
+from draftproof.models.source import resolve
+from draftproof.train.kinds import KINDS, Kind, Target
 from draftproof.train.material import WRITING, Asked, Material, asked_of_file, asked_of_shipped
 from draftproof.train.pace import steps_that_fit
 from draftproof.train.reading import read_once
@@ -51,7 +51,7 @@ class Job:
 
     settings: TrainSettings
     say: Say
-    kind: HeadKind = KINDS["eagle"]
+    kind: Kind = KINDS["eagle"]
     _state: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -64,15 +64,15 @@ class Job:
         settings, source = self.settings, resolve(self.settings.model)
         loader = Loader(Cache(settings.cache_dir), self.say)
         data, held = self._prompts()
-        self.kind.check(loader.config(source))
-        initial = self._initial(loader, source)
+        target = Target(loader.folder(source), loader.config(source), source.name)
+        self.kind.check(target, settings)
+        initial = None if settings.init is None else self.kind.load(settings.init, target)
         if (settings.out / CONFIG).is_file():
-            self.kind.load(settings.out, loader.config(source))  # what can't be judged against is said at once
+            self.kind.load(settings.out, target)  # what can't be judged against is said at once
         self._begin()
         material = Material(self.work, data, settings.seed, settings.max_new)
         self._write_texts(material, held)
-        folder = loader.folder(source)
-        module = load_module(folder)
+        module = load_module(target.folder)
         texts, evals = material.texts(self._state["parts"]), material.held_out()
         trainer = self._trainer(module, texts, initial, lambda run: read_once(run, loader, source, settings))
         begin = time.monotonic()
@@ -81,10 +81,10 @@ class Job:
         if "before" not in self._state:
             self._note(before=first)
         self._train(trainer, evals, looking)
-        report = self._judged(trainer, evals)
+        report = self._judged(trainer, evals, target)
         if report["written"]:
             card = {name: report[name] for name in ("held_out", "texts", "steps")} | provenance(command)
-            self._write(trainer, Tokenizer.from_folder(folder).vocabulary(), card)
+            self._write(trainer.head, target, card)
         return report
 
     # -- what is given -------------------------------------------------------------------------------------------------
@@ -98,14 +98,6 @@ class Job:
             return asked, []
         held = set(range(0, len(asked), max(20, len(asked) // 32)))
         return [a for i, a in enumerate(asked) if i not in held], [asked[i] for i in sorted(held)]
-
-    def _initial(self, loader: Loader, source: ModelSource) -> AnyHead | None:
-        if self.settings.init is None:
-            return None
-        target = loader.config(source)
-        head = self.kind.load(self.settings.init, target)
-        check_target(head.config, target)
-        return head
 
     # -- the run's own state -------------------------------------------------------------------------------------------
 
@@ -161,13 +153,11 @@ class Job:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _trainer(
-        self, module: Any, texts: list[Text], initial: AnyHead | None, read: Callable[[Trainer], None]
-    ) -> Trainer:
+    def _trainer(self, module: Any, texts: list[Text], initial: Any, read: Callable[[Trainer], None]) -> Trainer:
         settings = self.settings
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
-        head = initial if initial is not None else self._new_head(module, texts)
+        head = initial if initial is not None else self.kind.new(module, texts, settings)
         plan = Settings(
             steps=self._state.get("steps") or 1 << 30,
             batch_tokens=settings.batch_tokens,
@@ -189,23 +179,11 @@ class Job:
     def _over(self, module: Any, head: Any, texts: Sequence[Text], plan: Settings) -> Trainer:
         return self.kind.trainer(module, head, texts, plan)
 
-    def _new_head(self, module: Any, texts: list[Text]) -> AnyHead:
-        """A fresh one, whose output is cut to the tokens that are frequent in the texts."""
-        vocab_size = int(module.config.vocab_size)
-        answers = np.concatenate([text.tokens[text.prompt_len :] for text in texts])
-        counts = np.bincount(answers, minlength=vocab_size)
-        ids = np.sort(np.argsort(-counts, kind="stable")[: min(self.settings.draft_vocab, vocab_size)])
-        length = min(64, max(len(text.tokens) for text in texts))
-        sample = np.stack([text.tokens[:length] for text in texts if len(text.tokens) >= length][:16])
-        sample_ids = torch.from_numpy(sample.astype(np.int64))
-        return self.kind.new(module, torch.from_numpy(ids), sample_ids, self.settings.seed)
-
     def _steps_that_fit(self, run: Trainer) -> int:
-        head = self.kind.blank(run.head.config)
-        head.load_state_dict(run.head.state_dict())
         seconds = (60 * self.settings.minutes - self._state["text_seconds"]) * (1 - _LOOK_SHARE)
         self.say("reading the texts")
-        return steps_that_fit(run, self._over(run.model, head, run.texts, run.settings), seconds)
+        trial = self._over(run.model, copy.deepcopy(run.head), run.texts, run.settings)
+        return steps_that_fit(run, trial, seconds)
 
     def _train(self, trainer: Trainer, evals: list[Text], looking: float) -> None:
         """All steps that are left. looking: seconds of one look at the held-out texts."""
@@ -233,10 +211,7 @@ class Job:
         try:
             trainer.save(self.work / "state.pt")
         except (OSError, RuntimeError) as error:  # torch says a full disk as a RuntimeError
-            raise InputError(
-                f"can't write {self.work}/state.pt ({str(error).splitlines()[0]}); the last checkpoint is kept: free "
-                "some space, then give the same command again"
-            ) from error
+            raise InputError(self._unwritten(self.work / "state.pt", error)) from error
 
     @staticmethod
     def _scores(trainer: Trainer, evals: list[Text]) -> dict[str, Any]:
@@ -254,9 +229,9 @@ class Job:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _judged(self, trainer: Trainer, evals: list[Text]) -> dict[str, Any]:
-        """The gate: what is there is replaced by what is at least as good. The head is judged as it will be saved."""
-        trainer.head.load_state_dict(as_saved(trainer.head))
+    def _judged(self, trainer: Trainer, evals: list[Text], target: Target) -> dict[str, Any]:
+        """The gate: what is there is replaced by what is at least as good. The new is judged as it will be saved."""
+        trainer.head.load_state_dict(self.kind.as_saved(trainer.head))
         scores, out = self._scores(trainer, evals), self.settings.out
         report: dict[str, Any] = {
             "out": str(out),
@@ -268,17 +243,24 @@ class Job:
             "written": True,
         }
         if (out / CONFIG).is_file():
-            there = self.kind.load(out, trainer.model.config.to_dict())
-            old = self._over(trainer.model, there, trainer.texts, trainer.settings)
+            old = self._over(trainer.model, self.kind.load(out, target), trainer.texts, trainer.settings)
             report["replaced"] = self._scores(old, evals)
             report["written"] = _mean(scores) >= _mean(report["replaced"])
         return report
 
-    def _write(self, trainer: Trainer, vocabulary: Mapping[str, int], card: dict[str, Any]) -> None:
-        """The head with what it was made from."""
-        head = self.kind.blank(replace(trainer.head.config, tokenizer=vocabulary_hash(vocabulary)))
-        head.load_state_dict(trainer.head.state_dict())
-        save_head(head, self.settings.out, {"card": card})
+    def _write(self, head: Any, target: Target, card: dict[str, Any]) -> None:
+        """The drafter with what it was made from."""
+        try:
+            self.kind.save(head, self.settings.out, target, card)
+        except OSError as error:
+            raise InputError(self._unwritten(self.settings.out, error)) from error
+
+    def _unwritten(self, place: Path, error: Exception) -> str:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return (
+            f"can't write {place} ({reason}); the last checkpoint is kept: free some space, then "
+            "give the same command again"
+        )
 
 
 def _mean(scores: dict[str, Any]) -> float:

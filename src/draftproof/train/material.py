@@ -1,11 +1,11 @@
-"""The texts a head is trained on: the target's own answers, written by the engine and kept in parts.
+"""The texts a drafter is trained on: the target's own answers, written by the engine and kept in parts.
 
 Half of the texts are greedy, half are drawn at temperature 0.8; after each part come a few prompts about texts of the
 part before. What part k holds follows from the seed, the data and the parts before it, so a killed run goes on with
 the part it was at.
 
 Invariant: a part is there whole or not at all; bad lines of the data are refused before anything is written.
-Does not know: heads, losses.
+Does not know: drafters, losses.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Material:
         self._write(self._path(number), chosen, params, llm)
 
     def write_held_out(self, llm: Writer, more: Sequence[Asked]) -> None:
-        """Greedy texts that no head is trained on: of the shipped held-out prompts, of some on texts, and `more`."""
+        """Greedy texts that no drafter is trained on: of the shipped held-out prompts, of some on texts, and `more`."""
         path = self._folder / _HELD
         if path.is_file():
             return
@@ -134,7 +134,7 @@ class Material:
         return [text for number in range(count) for text in _texts(self._records(number))]
 
     def held_out(self) -> list[Text]:
-        """What a head is judged by."""
+        """What a drafter is judged by."""
         return list(_texts(_read(self._folder / _HELD)))
 
     def _write(self, path: Path, chosen: Sequence[Asked], params: Sequence[SamplingParams], llm: Writer) -> None:

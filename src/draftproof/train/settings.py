@@ -23,7 +23,8 @@ class TrainSettings:
     init: Path | None = None
     texts: Path | None = None  # a folder with texts that another run wrote (its work/): no more are written
     minutes: float = 180.0
-    draft_vocab: int = 8192
+    draft_vocab: int = 8192  # of a head
+    layers: int | None = None  # of a draft model; None: a tenth of the target's
     max_new: int = 224
     seed: int = 0
     batch_tokens: int = 512

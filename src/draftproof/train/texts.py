@@ -5,6 +5,7 @@ Does not know: where texts come from, what is learned from them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,3 +19,10 @@ class Text:
     tokens: NDArray[np.int32]  # [S]
     prompt_len: int
     bucket: str = "chat"
+
+
+def frequent(texts: Sequence[Text], num: int, vocab_size: int) -> NDArray[np.int64]:
+    """The `num` tokens that are most frequent in the completions, ascending; int64[at most vocab_size]."""
+    answers = np.concatenate([text.tokens[text.prompt_len :] for text in texts])
+    counts = np.bincount(answers, minlength=vocab_size)
+    return np.sort(np.argsort(-counts, kind="stable")[: min(num, vocab_size)])

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from draftproof.errors import CorruptModel, InputError, ModelNotFound, PairingError, UnsupportedModel
 from draftproof.models import convert
@@ -27,6 +28,8 @@ from draftproof.models.head_source import resolve_head
 V, H, LAYERS = 61, 64, 8
 IDS = torch.tensor([0, 2, 3, 7, *range(11, 60, 4)])
 FORMS = ("speculators", "eagle3")
+STRETCHED: dict[str, Any] = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+STRETCHED |= {"original_max_position_embeddings": 16}
 
 
 def make_target(folder: Path, *, tied: bool) -> LlamaForCausalLM:
@@ -321,6 +324,41 @@ def test_a_head_of_others_computes_here_what_it_computes_there(target, tmp_path,
     assert (ours(folder, target, TOKENS, 2) - truth).abs().max() < 1e-5 * truth.abs().max()
 
 
+class Stretched(Reference):
+    """The same with angles of type llama3, by transformers' own function; told in either version's words."""
+
+    def turned(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        told = self.layer.get("rope_scaling") or self.layer["rope_parameters"]
+        config = LlamaConfig(head_dim=x.shape[-1], rope_parameters={"rope_theta": 10000.0} | told)
+        frequencies, factor = ROPE_INIT_FUNCTIONS["llama3"](config)
+        assert factor == 1
+        angles = positions[:, None] * frequencies.double()
+        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+@pytest.mark.parametrize("words", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("form", FORMS)
+def test_stretched_angles_compute_here_what_they_compute_there(target, tmp_path, form, words):
+    folder = foreign(tmp_path / "h", form)
+    plain = ours(folder, target, TOKENS, 2)
+    values = json.loads((folder / "config.json").read_text())
+    layer = values if form == "eagle3" else values["transformer_layer_config"]
+    layer[words] = STRETCHED | ({"rope_theta": 10000.0} if words == "rope_parameters" else {})
+    (folder / "config.json").write_text(json.dumps(values))
+    with torch.no_grad():
+        truth = Stretched(folder, form, target[1]).logits(TOKENS, 2)
+    assert (ours(folder, target, TOKENS, 2) - truth).abs().max() < 1e-5 * truth.abs().max()
+    assert (plain - truth).abs().max() > 1e-2 * truth.abs().max()
+    values, state = to_own(open_head(folder, target_config(target[0])), target_rows(target[0]), None)
+    write_folder(tmp_path / "own", values, state)
+    assert torch.equal(ours(tmp_path / "own", target, TOKENS, 2), ours(folder, target, TOKENS, 2))
+    again = written(tmp_path / "own", target, form, tmp_path / "again")
+    with torch.no_grad():
+        assert torch.equal(Stretched(again, form, target[1]).logits(TOKENS, 2), truth)
+
+
 def test_a_head_of_others_taken_over_keeps_its_rows_and_its_bits(target, tmp_path):
     folder = foreign(tmp_path / "h", "speculators", before_residual=True)
     values, state = to_own(open_head(folder, target_config(target[0])), target_rows(target[0]), "ab" * 16)
@@ -393,7 +431,11 @@ LAYER_ERRORS = [
     ({"num_hidden_layers": 2}, UnsupportedModel, "num_hidden_layers 2"),
     ({"hidden_act": "gelu"}, UnsupportedModel, "hidden_act 'gelu'"),
     ({"attention_bias": True}, UnsupportedModel, "attention_bias True"),
-    ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, UnsupportedModel, "rope_scaling of type 'llama3'"),
+    ({"rope_scaling": {"rope_type": "yarn", "factor": 8.0}}, UnsupportedModel, "rope_scaling of type 'yarn'"),
+    ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, CorruptModel, "does not tell low_freq_factor"),
+    ({"rope_scaling": STRETCHED | {"factor": 0}}, CorruptModel, "factor 0, which is not a number above 0"),
+    ({"rope_scaling": STRETCHED | {"low_freq_factor": 4.0}}, CorruptModel, "must be the larger one"),
+    ({"rope_scaling": STRETCHED, "rope_parameters": {"rope_type": "default"}}, CorruptModel, "several kinds of rotary"),
     ({"rope_parameters": {"rope_theta": 5.0}}, CorruptModel, "several bases of rotary angles"),
     ({"hidden_size": None}, CorruptModel, "does not tell hidden_size"),
     ({"hidden_size": "64"}, CorruptModel, "which is not a whole number"),

@@ -227,4 +227,5 @@ def own_values(config: EagleConfig, more: Mapping[str, Any]) -> dict[str, Any]:
 
 def told_of(config: EagleConfig) -> dict[str, Any]:
     """All fields, JSON-ready."""
-    return asdict(config) | {"feature_layers": list(config.feature_layers)}
+    scaling = None if config.rope_scaling is None else config.rope_scaling.to_json()
+    return asdict(config) | {"feature_layers": list(config.feature_layers), "rope_scaling": scaling}

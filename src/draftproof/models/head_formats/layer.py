@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from draftproof.errors import CorruptModel, UnsupportedModel
-from draftproof.models.eagle_config import EagleConfig
+from draftproof.models.eagle_config import EagleConfig, RopeScaling
 from draftproof.models.head_formats.told import Told
 
 _LLAMA_THETA, _LLAMA_EPS, _LLAMA_LENGTH = 10_000.0, 1e-6, 2048  # what a Llama configuration means by silence
+_ROPE = ("rope_parameters", "rope_scaling")  # what transformers 5 and 4 call them
 _SCALED_ROWS = ("gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text")
 _ROW_SCALES = ("embedding_multiplier", "scale_emb", "emb_scale")
 
@@ -40,6 +41,7 @@ def read_layer(told: Told) -> dict[str, Any]:
         "head_dim": told.integer("head_dim", max(1, hidden // heads)),
         "vocab_size": told.integer("vocab_size"),
         "rope_theta": _theta(told),
+        "rope_scaling": _scaling(told),
         "norm_eps": told.number("rms_norm_eps", _LLAMA_EPS),
         "max_len": told.integer("max_position_embeddings", _LLAMA_LENGTH),
     }
@@ -47,6 +49,7 @@ def read_layer(told: Told) -> dict[str, Any]:
 
 def write_layer(config: EagleConfig) -> dict[str, Any]:
     """The layer as a Llama configuration; rotary angles in the words of transformers 4 and 5."""
+    scaling = {} if config.rope_scaling is None else config.rope_scaling.to_json()
     return {
         "model_type": "llama",
         "hidden_size": config.hidden_size,
@@ -60,11 +63,11 @@ def write_layer(config: EagleConfig) -> dict[str, Any]:
         "mlp_bias": False,
         "rms_norm_eps": config.norm_eps,
         "rope_theta": config.rope_theta,
-        "rope_parameters": {"rope_theta": config.rope_theta, "rope_type": "default"},
+        "rope_parameters": {"rope_theta": config.rope_theta} | (scaling or {"rope_type": "default"}),
         "max_position_embeddings": config.max_len,
         "vocab_size": config.vocab_size,
         "tie_word_embeddings": False,
-    }
+    } | ({"rope_scaling": scaling} if scaling else {})
 
 
 def check_rows(target: Mapping[str, Any]) -> None:
@@ -82,13 +85,14 @@ def check_rows(target: Mapping[str, Any]) -> None:
 
 
 def _theta(told: Told) -> float:
-    """The base of plain rotary angles; anything but plain ones is refused."""
+    """The base of rotary angles; angles that are neither plain nor of type "llama3" are refused."""
     found = set()
-    for name in ("rope_parameters", "rope_scaling"):
-        part = told.part(name)
-        kind = part.values.get("rope_type", part.values.get("type", "default"))
-        if kind != "default":
-            raise UnsupportedModel(f"{told.where} has {name} of type {kind!r}: only heads with plain angles can be run")
+    for name in _ROPE:
+        part, kind = told.part(name), _kind(told.part(name))
+        if kind not in ("default", "llama3"):
+            raise UnsupportedModel(
+                f"{told.where} has {name} of type {kind!r}: only heads with plain or llama3 angles can be run"
+            )
         part.must_be("partial_rotary_factor", 1.0, "only heads that turn all of each head can be run")
         if part.values.get("rope_theta") is not None:
             found.add(part.number("rope_theta"))
@@ -97,3 +101,23 @@ def _theta(told: Told) -> float:
     if len(found) > 1:
         raise CorruptModel(f"{told.where} tells several bases of rotary angles: {sorted(found)}")
     return found.pop() if found else _LLAMA_THETA
+
+
+def _scaling(told: Told) -> RopeScaling | None:
+    """How the angles are stretched; None where they are plain."""
+    parts = [told.part(name) for name in _ROPE]
+    found = {_stretch(part) for part in parts if "rope_type" in part.values or "type" in part.values}
+    if len(found) > 1:
+        raise CorruptModel(f"{told.where} tells several kinds of rotary angles: keep those it was trained with")
+    return found.pop() if found else None
+
+
+def _stretch(part: Told) -> RopeScaling | None:
+    if _kind(part) == "default":
+        return None
+    factor, low, high = (part.number(name) for name in ("factor", "low_freq_factor", "high_freq_factor"))
+    return RopeScaling(factor, low, high, part.integer("original_max_position_embeddings"))
+
+
+def _kind(part: Told) -> Any:
+    return part.values.get("rope_type", part.values.get("type", "default"))
