@@ -6,6 +6,7 @@ temperature 0.8 (rule coupled). Wanted: acceptance at the first position 0.6, 2.
 a speed-up of 1.4x greedy and 1.2x sampled on the held-out prompts, and of the cascade 1.4x on every bucket.
 
 Acceptance by position is that of a fixed draft length of 3 that never stops early. Every text must be plain's.
+`--head DIR` measures another head, that of a five-minute run, say.
 Writes bench/results/heads.json; exit code 1 when a text differs (a bound that is missed is printed, and is no fault).
 
 Does not know: how the head was made.
@@ -34,6 +35,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 WANTED = {"greedy": 1.4, "sampled": 1.2}
 LENGTH, SEED = 3, 7
+
+
+def _options(values: dict[str, Any], head: str | None) -> EngineOptions:
+    return EngineOptions(**values, draft_model=None if values["drafter"] == "none" else head)
 
 
 def texts_of(options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -87,7 +92,7 @@ def by_position(prompts: Sequence[tuple[str, str]], options: argparse.Namespace)
     factory = DRAFTERS["eagle"].factory
     factory.__init__.__kwdefaults__["min_path"] = 0.0  # type: ignore[misc]
     reached, right, rounds, tokens = [0] * LENGTH, [0] * LENGTH, 0, 0
-    with LLM.from_options(EngineOptions(drafter="eagle", gamma=LENGTH)) as llm:
+    with LLM.from_options(_options({"drafter": "eagle", "gamma": LENGTH}, options.head)) as llm:
         params = SamplingParams(max_new_tokens=options.tokens, seed=SEED, ignore_eos=True)
         asked = [[{"role": "user", "content": prompt}] for bucket, prompt in prompts if bucket == "held out"]
         for output in llm.generate(asked, params):
@@ -144,11 +149,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--tokens", type=int, default=128, help="tokens of each text (default 128)")
     parser.add_argument("--repeats", type=int, default=2, help="how often each prompt is run (default 2)")
+    parser.add_argument("--head", metavar="DIR", help="a head that was trained (the one that ships)")
     parser.add_argument("--out", type=Path, default=RESULTS / "heads.json")
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
     started, prompts = provenance.begin(given, "bench.heads", SEED), texts_of(options)
-    llms = {name: LLM.from_options(EngineOptions(**each)) for name, each in CONFIGS.items()}
+    llms = {name: LLM.from_options(_options(each, options.head)) for name, each in CONFIGS.items()}
     try:
         measure(llms, prompts[:2] + prompts[-2:], argparse.Namespace(tokens=24, repeats=1))  # warm
         runs = measure(llms, prompts, options)
@@ -157,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             llm.close()
     rows, first = judged(runs), by_position(prompts, options)
     content = {
-        "title": "the shipped draft head on open text, one stream, int8",
+        "title": f"{'a trained' if options.head else 'the shipped'} draft head on open text, one stream, int8",
         "provenance": provenance.end(started),
         "held_out_greedy_at_length_3": first,
         "rows": rows,
