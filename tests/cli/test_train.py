@@ -77,7 +77,11 @@ def test_what_is_asked_for_reaches_the_run_and_its_figures_are_shown(command: Co
     assert quiet.json["held_out"] == {"chat": SCORE}
     assert quiet.err == ""
     command("train", "eagle", "--out", "e")
-    assert jobs[-1][0].draft_vocab == 8192
+    assert (jobs[-1][0].draft_vocab, jobs[-1][0].rate) == (8192, 1e-3)
+    command("train", "eagle", "--out", "e", "--init", "head")
+    assert jobs[-1][0].rate == 2e-4, "a trained head unlearns at the rate of a new one"
+    command("train", "eagle", "--out", "e", "--init", "head", "--learning-rate", "1e-4")
+    assert jobs[-1][0].rate == 1e-4
 
 
 def test_what_the_gate_refused_is_exit_code_1(command: Command, jobs: list[Any]) -> None:

@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
     add("--minutes", type=float, default=180.0, metavar="N", help="time for texts and steps together (180)")
     add("--draft-vocab", type=int, metavar="N", help="of a head: tokens it can say (8192)")
     add("--layers", type=int, metavar="N", help="of a draft model: its layers (a tenth of the target's, at least 2)")
-    add("--learning-rate", type=float, default=1e-3, metavar="X", help="the highest (1e-3)")
+    add("--learning-rate", type=float, metavar="X", help="the highest (1e-3; 2e-4 with --init)")
     add("--seed", type=int, default=0, metavar="N", help="of prompts, texts and order (0)")
     add("--threads", type=int, metavar="N", help="threads to use (all cores)")
     add("--cache-dir", type=Path, metavar="DIR", help="where converted models are kept (the user's cache folder)")

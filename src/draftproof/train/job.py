@@ -161,7 +161,7 @@ class Job:
         plan = Settings(
             steps=self._state.get("steps") or 1 << 30,
             batch_tokens=settings.batch_tokens,
-            learning_rate=settings.learning_rate,
+            learning_rate=settings.rate,
             seed=settings.seed,
             deepen=_DEEPEN if initial is None else 0.0,
             roots=_ROOTS,

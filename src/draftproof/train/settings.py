@@ -11,6 +11,9 @@ from typing import Any
 
 from draftproof.errors import InputError
 
+_RATE = 1e-3
+_RATE_OF_MORE = 2e-4  # 5e-4 unlearned more of a trained head than a short run made good (docs/LOG.md)
+
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
@@ -28,7 +31,7 @@ class TrainSettings:
     max_new: int = 224
     seed: int = 0
     batch_tokens: int = 512
-    learning_rate: float = 1e-3
+    learning_rate: float | None = None  # the highest; None: a new drafter's, or a lower one to go on from `init`
     weights: str = "auto"
     cache_dir: Path | None = None
     threads: int | None = None
@@ -36,10 +39,16 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if not 0.1 <= self.minutes <= 100_000:
             raise InputError(f"--minutes must be at least 0.1, got {self.minutes}")
-        if not 0 < self.learning_rate <= 1:
+        if not 0 < self.rate <= 1:
             raise InputError(f"--learning-rate must be above 0 and at most 1, got {self.learning_rate}")
         if self.draft_vocab < 16:
             raise InputError(f"--draft-vocab must be at least 16, got {self.draft_vocab}")
+
+    @property
+    def rate(self) -> float:
+        """The learning rate in force."""
+        usual = _RATE if self.init is None else _RATE_OF_MORE
+        return usual if self.learning_rate is None else self.learning_rate
 
     @property
     def identity(self) -> dict[str, Any]:
