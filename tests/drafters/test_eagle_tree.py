@@ -16,7 +16,8 @@ from draftproof.drafters.eagle import EagleDrafter
 from draftproof.drafters.suffix import SuffixDrafter
 from draftproof.drafters.tree_children import Children
 from draftproof.drafters.tree_pages import Branches
-from draftproof.drafters.tree_shape import DynamicShape, Node, Prices, StaticShape, first_number
+from draftproof.drafters.tree_shape import FREE, DynamicShape, Node, Prices, StaticShape, first_number, parse_shape
+from draftproof.errors import UnknownDrafter
 from draftproof.kv.ledger import PageLedger
 from draftproof.models.toy_head import HashHead, cell
 from draftproof.noise import PhiloxNoise
@@ -299,3 +300,20 @@ def test_rule_block_has_chains():
     assert one.siblings == "iid"
     assert one.tokens.tolist() == other.tokens.tolist()
     assert one.parents.tolist() == list(range(5))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1 1", "can't have '1' there"),
+        ("1 2 1.1 3.1", "can't have '3.1' there"),
+        ("1,0", "at least one child a level"),
+        ("1000,1000,1000", "1001001000 nodes: at most 256"),
+        (" ".join(map(str, range(1, 300))), "299 nodes is too large"),
+        ("wide", "a tree is"),
+        ("3,x", "a tree is"),
+    ],
+)
+def test_a_shape_that_can_not_be_says_why(text, says):
+    with pytest.raises(UnknownDrafter, match=says):
+        parse_shape(text, FREE)

@@ -21,6 +21,7 @@ from draftproof.models.eagle_config import EagleConfig
 from draftproof.models.head_files import save_head
 from draftproof.models.module import load_module
 from draftproof.train.job import Job
+from draftproof.train.kinds import KINDS
 from draftproof.train.settings import TrainSettings
 from draftproof.train.start import new_head
 
@@ -224,3 +225,28 @@ def test_bad_data_is_said_with_its_line_before_anything_is_written(folder, cache
     for wrong in ({"minutes": 0}, {"draft_vocab": 3}, {"minutes": float("nan")}, {"learning_rate": float("nan")}):
         with pytest.raises(InputError):
             TrainSettings(tmp_path, **wrong)
+    for name, value in (("seed", -1), ("threads", 0)):
+        with pytest.raises(InputError, match=f"--{name} must be"):
+            TrainSettings(tmp_path, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["README.md", "model.safetensors", "tokenizer_config.json"])
+def test_files_that_no_run_made_are_not_written_over(folder, cache_dir, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    for kind in KINDS.values():
+        settings = TrainSettings(tmp_path, str(folder), cache_dir=cache_dir)
+        with pytest.raises(InputError, match=f"holds {name}, which no run made"):
+            Job(settings, lambda _: None, kind).run([])
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_refused_command_leaves_no_run_that_refuses_the_mended_one(folder, cache_dir, tmp_path):
+    settings = TrainSettings(tmp_path / "out", str(folder), texts=tmp_path, cache_dir=cache_dir)
+    with pytest.raises(InputError, match="holds no texts of another run"):
+        Job(settings, lambda _: None).run([])
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out" / "work").mkdir(parents=True)
+    (tmp_path / "out" / "work" / "run.json").write_text('{"settings"')
+    with pytest.raises(InputError, match=r"run\.json can't be read .* delete"):
+        Job(TrainSettings(tmp_path / "out", str(folder), cache_dir=cache_dir), lambda _: None).run([])

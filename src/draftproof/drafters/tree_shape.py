@@ -26,11 +26,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import mul
 from typing import Protocol
 
 from draftproof.errors import UnknownDrafter
 
 Place = tuple[int, ...]  # ranks from the root's child down, each from 1
+MOST_NODES = 256  # of a fixed tree: more than any step pays for
 
 
 @dataclass(slots=True, eq=False)
@@ -107,12 +109,17 @@ class StaticShape:
     """places: in the order in which the budget takes them, parents and elder siblings first."""
 
     def __init__(self, places: Sequence[Place]) -> None:
+        if len(places) > MOST_NODES:
+            raise UnknownDrafter(f"a tree of {len(places)} nodes is too large: at most {MOST_NODES}")
         self.places = tuple(tuple(place) for place in places)
         known: set[Place] = {()}
         for place in self.places:
             elder = (*place[:-1], place[-1] - 1) if place else ()
             if not place or place in known or place[:-1] not in known or not (place[-1] == 1 or elder in known):
-                raise UnknownDrafter(f"a tree can't have {place} there: its parent and elder sibling come first, once")
+                shown = ".".join(map(str, place))
+                raise UnknownDrafter(
+                    f"a tree can't have {shown!r} there: its parent and elder sibling come first, once"
+                )
             known.add(place)
         if not self.places:
             raise UnknownDrafter("a tree needs at least one place")
@@ -124,6 +131,9 @@ class StaticShape:
         """Every node at depth d has widths[d] children; level by level, better parents first."""
         if not widths or min(widths) < 1:
             raise UnknownDrafter(f"a tree needs widths of at least one child a level, got {tuple(widths)}")
+        num = sum(accumulate(widths, mul))
+        if num > MOST_NODES:
+            raise UnknownDrafter(f"a tree of widths {tuple(widths)} has {num} nodes: at most {MOST_NODES}")
         return cls(list(_level_order(widths)))
 
     def most_fed(self, room: int) -> int:
@@ -255,6 +265,8 @@ def parse_shape(text: str, prices: Prices) -> Shape:
         if "," in text or text.isdecimal():
             return StaticShape.of_widths([int(width) for width in text.split(",")])
         return StaticShape([tuple(map(int, place.split("."))) for place in text.split()])
+    except UnknownDrafter:
+        raise
     except ValueError:
         raise UnknownDrafter(
             f'a tree is "auto", "dynamic", widths like "3,2,1" or places like "1 2 1.1", got {text!r}'

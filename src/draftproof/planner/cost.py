@@ -125,7 +125,10 @@ class CostCurve:
         found = self._drafters.get(label) or self._drafters.get(None)
         if found is None:
             known = ", ".join(sorted(str(name) for name in self._drafters)) or "none"
-            raise InputError(f"there is no cost of the drafter {label!r}; costs are known of: {known}")
+            raise InputError(
+                f"there is no cost of the drafter {label!r}; costs are known of: {known} "
+                f"(measure it with `draftproof cost --drafter {label}`, or go without a cost file)"
+            )
         return found
 
 

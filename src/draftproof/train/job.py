@@ -31,7 +31,7 @@ from draftproof.models.load import Loader
 from draftproof.models.module import load_module
 from draftproof.models.source import resolve
 from draftproof.train.kinds import KINDS, Kind, Target
-from draftproof.train.material import WRITING, Asked, Material, asked_of_file, asked_of_shipped
+from draftproof.train.material import WRITING, Asked, Material, asked_of_file, asked_of_shipped, written
 from draftproof.train.pace import steps_that_fit
 from draftproof.train.reading import read_once
 from draftproof.train.settings import TrainSettings
@@ -42,6 +42,8 @@ _LOOK_SHARE = 0.08  # of the time, for looking at held-out texts
 _SAVE_SECONDS = 30.0
 _DEEPEN = 0.5  # share of a new head's steps that look one draft ahead: half the time of the others
 _ROOTS = 0.25  # share of the places that later drafts are learned at
+# What a drafter's files are called, or how their names begin.
+_WRITES = ("model", "README", "generation_config", "tokenizer", "special_tokens", "chat_template", "vocab", "merges")
 Say = Callable[[str], None]
 
 
@@ -67,8 +69,9 @@ class Job:
         target = Target(loader.folder(source), loader.config(source), source.name)
         self.kind.check(target, settings)
         initial = None if settings.init is None else self.kind.load(settings.init, target)
-        if (settings.out / CONFIG).is_file():
-            self.kind.load(settings.out, target)  # what can't be judged against is said at once
+        self._check_out(target)
+        if settings.texts is not None:
+            written(settings.texts)
         self._begin()
         material = Material(self.work, data, settings.seed, settings.max_new)
         self._write_texts(material, held)
@@ -99,13 +102,27 @@ class Job:
         held = set(range(0, len(asked), max(20, len(asked) // 32)))
         return [a for i, a in enumerate(asked) if i not in held], [asked[i] for i in sorted(held)]
 
+    def _check_out(self, target: Target) -> None:
+        """What can't be judged against is said at once, and what would be written over is no drafter."""
+        out = self.settings.out
+        if (out / CONFIG).is_file():
+            self.kind.load(out, target)
+        elif out.is_dir() and not self._path.is_file():
+            theirs = sorted(path.name for path in out.iterdir() if path.name.startswith(_WRITES))
+            if theirs:
+                raise InputError(
+                    f"{out} holds {theirs[0]}, which no run made and this one would write over: give another --out"
+                )
+
     # -- the run's own state -------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Starts the folder, or checks that it holds this very run."""
-        path = self.work / "run.json"
-        if path.is_file():
-            self._state = json.loads(path.read_text())
+        if self._path.is_file():
+            try:
+                self._state = json.loads(self._path.read_text())
+            except ValueError as error:
+                raise InputError(f"{self._path} can't be read ({error}): delete {self.work} to begin anew") from error
             theirs, ours = {"kind": "eagle"} | self._state["settings"], self._identity
             for name in ours:
                 if theirs.get(name) != ours[name]:
@@ -122,12 +139,16 @@ class Job:
         self._note()
 
     @property
+    def _path(self) -> Path:
+        return self.work / "run.json"
+
+    @property
     def _identity(self) -> dict[str, Any]:
         return {"kind": self.kind.name} | self.settings.identity
 
     def _note(self, **more: Any) -> None:
         self._state |= more
-        write_whole(self.work / "run.json", json.dumps(self._state, indent=1).encode())
+        write_whole(self._path, json.dumps(self._state, indent=1).encode())
 
     # -- texts ---------------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,17 @@ def asked_of_shipped(seed: int) -> list[Asked]:
     return [Asked(text, "chat") for text in shipped.assembled(seed, 6000)]
 
 
+def written(folder: Path) -> list[Path]:
+    """The parts and the held-out texts of another run. Raises InputError where they are not all there and whole."""
+    parts = [path for path in sorted(folder.glob("texts-*.json")) if _PART.fullmatch(path.name)]
+    if not parts or not (folder / _HELD).is_file():
+        raise InputError(f"{folder} holds no texts of another run (texts-00000.json, ... and {_HELD}): name its work/")
+    found = [*parts, folder / _HELD]
+    for path in found:
+        _read(path)
+    return found
+
+
 class Material:
     """Texts in a folder."""
 
@@ -87,14 +98,8 @@ class Material:
 
     def take(self, folder: Path) -> int:
         """Copies the parts and the held-out texts that another run wrote; the number of parts."""
-        names = [name for name in (path.name for path in sorted(folder.glob("texts-*.json"))) if _PART.fullmatch(name)]
-        if not names or not (folder / _HELD).is_file():
-            raise InputError(
-                f"{folder} holds no texts of another run (texts-00000.json, ... and {_HELD}): name its work/"
-            )
-        for name in (*names, _HELD):
-            _read(folder / name)
-            write_whole(self._folder / name, (folder / name).read_bytes())
+        for path in written(folder):
+            write_whole(self._folder / path.name, path.read_bytes())
         return self.num_parts
 
     def write_part(self, llm: Writer) -> None:

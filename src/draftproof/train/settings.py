@@ -41,6 +41,10 @@ class TrainSettings:
             raise InputError(f"--minutes must be at least 0.1, got {self.minutes}")
         if not 0 < self.rate <= 1:
             raise InputError(f"--learning-rate must be above 0 and at most 1, got {self.learning_rate}")
+        if self.seed < 0:
+            raise InputError(f"--seed must be at least 0, got {self.seed}")
+        if self.threads is not None and not 1 <= self.threads <= 4096:
+            raise InputError(f"--threads must be in 1..4096, got {self.threads}")
         if self.draft_vocab < 16:
             raise InputError(f"--draft-vocab must be at least 16, got {self.draft_vocab}")
 
