@@ -299,14 +299,16 @@ def test_draft_lengths_can_be_chosen_by_measured_costs(folder, tmp_path):
     points = [{"sequences": 1, "rows": n, "context": 64, "ms": 10.0 * n} for n in (1, 9)]
     drafts = [{"sequences": 1, "tokens": 1, "context": 64, "ms": 50.0}]
     costs = tmp_path / "cost.json"
-    costs.write_text(json.dumps({"format": 1, "target": points, "drafters": {"ngram": drafts}}))
+    found = {"format": 1, "target": points, "drafters": {"ngram": drafts}, "model": {"name": "another"}}
+    costs.write_text(json.dumps(found))
     params = SamplingParams(max_new_tokens=40, ignore_eos=True)
-    texts = []
+    texts, said = [], []
     for options in ({"drafter": "none"}, {"drafter": "ngram", "cost_file": costs}):
-        with LLM(folder, cache_dir=tmp_path, **options) as llm:
+        with LLM(folder, cache_dir=tmp_path, progress=said.append, **options) as llm:
             texts.append(llm.generate("abcabcabcabc", params)[0].token_ids)
             assert llm.built.engine.meter.drafted <= 3  # a try now and then
     assert texts[0] == texts[1]
+    assert sum("the costs of another" in line for line in said) == 1
     for content, match in (("{", "can't be read as a cost file"), ('{"format": 1}', "no cost file")):
         costs.write_text(content)
         with pytest.raises(InputError, match=match):

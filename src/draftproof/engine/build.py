@@ -66,6 +66,9 @@ class _Builder:
         self.loader = Loader(Cache(options.cache_dir), report)
         self.source = resolve(options.model)
         self.curve = None if options.cost_file is None else read_cost(Path(options.cost_file))
+        theirs = None if self.curve is None else (self.curve.model or {}).get("name")
+        if theirs not in (None, self.source.name):
+            report(f"draft lengths go by the costs of {theirs} in {options.cost_file}, not of {self.source.name}")
         self.backend = options.backend
         if self.backend == "auto":
             self.backend = "torch" if has_cuda() else "openvino"

@@ -69,8 +69,8 @@ def of_run(folder: Path) -> Asked:
         sampling = {name: value for name, value in info["sampling"].items() if name in names}
         sampling["logit_bias"] = {int(token): value for token, value in sampling.get("logit_bias", {}).items()}
         engine = {name: info["model"][name] for name in ("weights", "backend", "numerics")}
-        second = [entry["model"]["weights"] for entry in info["drafters"] if entry["kind"] in MODEL_DRAFTERS]
-        engine["draft_weights"] = second[0] if second else "auto"
+        second = [entry.get("model") or {} for entry in info["drafters"] if entry["kind"] in MODEL_DRAFTERS]
+        engine["draft_weights"] = second[0].get("weights", "auto") if second else "auto"
         return Asked(str(info["model"]["name"]), drafters, sampling, engine, int(info["gamma_max"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
