@@ -15,13 +15,16 @@ Does not know: how the head was made.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from bench import provenance, results, stats
+from bench.worker import Worker
 from bench.workloads import PROMPTS
 from draftproof import LLM, SamplingParams
 from draftproof.engine.options import EngineOptions
@@ -35,10 +38,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 WANTED = {"greedy": 1.4, "sampled": 1.2}
 LENGTH, SEED = 3, 7
+SETTLE_S = 0.15  # until threads of the engine before sleep
 
 
-def _options(values: dict[str, Any], head: str | None) -> EngineOptions:
-    return EngineOptions(**values, draft_model=None if values["drafter"] == "none" else head)
+def _options(values: dict[str, Any], head: str | None) -> dict[str, Any]:
+    return values if head is None or values["drafter"] == "none" else values | {"draft_model": head}
+
+
+def _worker(name: str, head: str | None, logs: Path) -> Worker:
+    command = [sys.executable, "-m", "bench.ours", json.dumps(_options(CONFIGS[name], head))]
+    return Worker(name, command, logs / f"{name}.log")
 
 
 def texts_of(options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -48,37 +57,33 @@ def texts_of(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def measure(
-    llms: dict[str, LLM], prompts: Sequence[tuple[str, str]], options: argparse.Namespace
+    workers: dict[str, Worker], prompts: Sequence[tuple[str, str]], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Every run, one a line."""
-    modes = {
-        "greedy": SamplingParams(max_new_tokens=options.tokens, seed=SEED, ignore_eos=True),
-        "sampled": SamplingParams(
-            max_new_tokens=options.tokens, seed=SEED, temperature=0.8, rule="coupled", ignore_eos=True
-        ),
+    """Every run, one a line. Each engine is a process of its own: threads of an idle one slow the next one's start."""
+    modes: dict[str, dict[str, Any]] = {
+        "greedy": {"seed": SEED},
+        "sampled": {"seed": SEED, "temperature": 0.8, "rule": "coupled"},
     }
     runs = []
-    names = list(llms)
+    names = list(workers)
     for repeat in range(options.repeats):
         for number, (bucket, prompt) in enumerate(prompts):
-            for mode, params in modes.items():
+            for mode, sampling in modes.items():
                 shift = (number + repeat) % len(names)
                 for name in names[shift:] + names[:shift]:
-                    begin = time.perf_counter()
-                    output = llms[name].generate([{"role": "user", "content": prompt}], params)[0]
-                    seconds = time.perf_counter() - begin
+                    answer = workers[name].ask("run", prompts=[prompt], num_tokens=options.tokens, sampling=sampling)
+                    time.sleep(SETTLE_S)
+                    meter = answer["meter"]
                     runs.append(
                         {
                             "config": f"{name} {mode}",
                             "bucket": bucket,
                             "prompt": number,
                             "repeat": repeat,
-                            "seconds": seconds,
-                            "counts": [len(output.token_ids)],
-                            "rounds": output.speculation.rounds,
-                            "accepted": output.speculation.accepted,
-                            "tested": output.speculation.tested,
-                            "ids": output.token_ids,
+                            "seconds": answer["seconds"],
+                            "counts": answer["counts"],
+                            **{count: meter[count] for count in ("rounds", "accepted", "tested")},
+                            "ids": answer["digests"],
                         }
                     )
             print(f"repeat {repeat + 1}: {number + 1} of {len(prompts)} prompts", file=sys.stderr, flush=True)
@@ -92,7 +97,7 @@ def by_position(prompts: Sequence[tuple[str, str]], options: argparse.Namespace)
     factory = DRAFTERS["eagle"].factory
     factory.__init__.__kwdefaults__["min_path"] = 0.0  # type: ignore[misc]
     reached, right, rounds, tokens = [0] * LENGTH, [0] * LENGTH, 0, 0
-    with LLM.from_options(_options({"drafter": "eagle", "gamma": LENGTH}, options.head)) as llm:
+    with LLM.from_options(EngineOptions(**_options({"drafter": "eagle", "gamma": LENGTH}, options.head))) as llm:
         params = SamplingParams(max_new_tokens=options.tokens, seed=SEED, ignore_eos=True)
         asked = [[{"role": "user", "content": prompt}] for bucket, prompt in prompts if bucket == "held out"]
         for output in llm.generate(asked, params):
@@ -154,13 +159,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
     started, prompts = provenance.begin(given, "bench.heads", SEED), texts_of(options)
-    llms = {name: LLM.from_options(_options(each, options.head)) for name, each in CONFIGS.items()}
-    try:
-        measure(llms, prompts[:2] + prompts[-2:], argparse.Namespace(tokens=24, repeats=1))  # warm
-        runs = measure(llms, prompts, options)
-    finally:
-        for llm in llms.values():
-            llm.close()
+    logs = provenance.ROOT / ".cache" / "bench" / "heads"
+    with ExitStack() as stack:
+        workers = {name: stack.enter_context(_worker(name, options.head, logs)) for name in CONFIGS}
+        measure(workers, prompts[:2] + prompts[-2:], argparse.Namespace(tokens=24, repeats=1))  # warm
+        runs = measure(workers, prompts, options)
     rows, first = judged(runs), by_position(prompts, options)
     content = {
         "title": f"{'a trained' if options.head else 'the shipped'} draft head on open text, one stream, int8",
