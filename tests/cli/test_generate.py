@@ -179,7 +179,7 @@ def test_every_option_reaches_the_library(command: Command, fake: Any) -> None:
     ("argv", "says"),
     [
         ("--drafter eagle --tree wide", 'a tree is "auto", "dynamic", widths like "3,2,1" or places'),
-        ("--drafter cascade --tree 2,0", "like \"1 2 1.1\", got '2,0'"),
+        ("--drafter cascade --tree 2,0", "at least one child a level, got (2, 0)"),
         ("--drafter suffix --tree auto", "drop --tree, or use --drafter eagle, medusa or cascade"),
         ("--drafter suffix --draft-weights int8", "drop --draft-weights, or use --drafter model, early_exit or"),
         ("--drafter early_exit --draft-weights int9", "draft_weights must be one of auto, float32"),
