@@ -38,7 +38,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 WANTED = {"greedy": 1.4, "sampled": 1.2}
 LENGTH, SEED = 3, 7
-SETTLE_S = 0.15  # until threads of the engine before sleep
+SETTLE_S = 0.15  # until the threads of the engine before are asleep
 
 
 def _options(values: dict[str, Any], head: str | None) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def texts_of(options: argparse.Namespace) -> list[tuple[str, str]]:
 def measure(
     workers: dict[str, Worker], prompts: Sequence[tuple[str, str]], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Every run, one a line. Each engine is a process of its own: threads of an idle one slow the next one's start."""
+    """Every run, one a line. Each engine is a process of its own, as a user has it."""
     modes: dict[str, dict[str, Any]] = {
         "greedy": {"seed": SEED},
         "sampled": {"seed": SEED, "temperature": 0.8, "rule": "coupled"},
