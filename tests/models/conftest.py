@@ -6,15 +6,20 @@ dtype)` are fixtures that give the functions; `architectures` gives the names. M
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openvino as ov
 import pytest
 import torch
 import transformers
 
+from draftproof.models import convert
 from draftproof.models.batch import Rows, flat_batch
+from draftproof.models.openvino_head import OpenVINOHead
 from draftproof.types import Slots
 
 VOCAB = 97
@@ -173,3 +178,18 @@ def close() -> Any:
         assert np.abs(ours - theirs).max() <= limit * max(1.0, np.abs(theirs).max())
 
     return check
+
+
+@pytest.fixture(scope="session")
+def converted_head() -> Any:
+    """converted_head(head, target's module, folder) -> the head on OpenVINO in float32, its graph in the folder."""
+
+    def make(head: Any, model: Any, folder: Path) -> OpenVINOHead:
+        graph, layers = convert.build_head_graph(head, model)
+        ov.save_model(graph, folder / "graph.xml", compress_to_fp16=False)
+        meta = {"layers": layers, "vocab_size": len(head.draft_ids), "max_len": 128}
+        (folder / "attention.json").write_text(json.dumps(meta))
+        np.save(folder / "draft_ids.npy", head.draft_ids.numpy().astype(np.int32))
+        return OpenVINOHead(folder, head.config, kv_bytes=1 << 20, threads=1)
+
+    return make

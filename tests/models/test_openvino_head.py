@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import openvino as ov
 import pytest
 import torch
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from draftproof.errors import CorruptModel, ModelNotFound, PairingError, UnsupportedModel
-from draftproof.models import convert
 from draftproof.models.batch import Rows, flat_batch
 from draftproof.models.eagle import EagleHead
 from draftproof.models.eagle_config import EagleConfig, check_target, check_teachable, read_config, vocabulary_hash
 from draftproof.models.head_files import load_head, save_head
 from draftproof.models.head_source import resolve_head
-from draftproof.models.openvino_head import OpenVINOHead
 from draftproof.types import Slots
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -39,15 +36,8 @@ def parts():
 
 
 @pytest.fixture(scope="module")
-def converted(parts, tmp_path_factory):
-    head, model = parts
-    folder = tmp_path_factory.mktemp("head")
-    graph, layers = convert.build_head_graph(head, model)
-    ov.save_model(graph, folder / "graph.xml", compress_to_fp16=False)
-    meta = {"layers": layers, "vocab_size": len(IDS), "max_len": 128}
-    (folder / "attention.json").write_text(json.dumps(meta))
-    np.save(folder / "draft_ids.npy", IDS.numpy().astype(np.int32))
-    return OpenVINOHead(folder, head.config, kv_bytes=1 << 20, threads=1)
+def converted(parts, tmp_path_factory, converted_head):
+    return converted_head(*parts, tmp_path_factory.mktemp("head"))
 
 
 class Grown:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
-import openvino as ov
 import pytest
 import torch
 from torch.nn import functional
@@ -14,13 +12,11 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from draftproof.drafters.tree_pages import Branches, rows_ahead
 from draftproof.errors import EngineError, InputError
-from draftproof.models import convert
 from draftproof.models.batch import Rows, flat_batch
 from draftproof.models.eagle import EagleHead
 from draftproof.models.eagle_config import EagleConfig, RopeScaling
 from draftproof.models.medusa import MedusaHeads
 from draftproof.models.medusa_config import MedusaConfig
-from draftproof.models.openvino_head import OpenVINOHead
 from draftproof.models.torch_head import TorchHead
 from draftproof.models.torch_medusa import TorchMedusa
 from draftproof.types import Moves, Slots
@@ -163,21 +159,12 @@ def test_branches_on_pages_of_their_own(parts, numerics):
     assert len(level) == 4
 
 
-def converted(head, model, folder):
-    graph, layers = convert.build_head_graph(head, model)
-    ov.save_model(graph, folder / "graph.xml", compress_to_fp16=False)
-    meta = {"layers": layers, "vocab_size": len(IDS), "max_len": 128}
-    (folder / "attention.json").write_text(json.dumps(meta))
-    np.save(folder / "draft_ids.npy", IDS.numpy().astype(np.int32))
-    return OpenVINOHead(folder, head.config, kv_bytes=1 << 20, threads=1)
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("change", ["shared rows", "stretched angles"])
-def test_both_backends_say_the_same_in_float32(change, tmp_path):
+def test_both_backends_say_the_same_in_float32(change, tmp_path, converted_head):
     """7e-7 of the largest logit was seen."""
     head, model = made(change, torch.float32)
-    ours, theirs = paged((head, model)), converted(*made(change, torch.float32), tmp_path)
+    ours, theirs = paged((head, model)), converted_head(*made(change, torch.float32), tmp_path)
     text, states = inputs(40, 8)
     place, own = 0, (None, None)
     for size in (30, 1, 4):

@@ -41,13 +41,6 @@ def heads_of(target, *, num_heads=3, noise=0.0):
     return heads
 
 
-def texts(target, count, length=24):
-    rng = torch.Generator().manual_seed(3)
-    prompts = torch.randint(3, 61, (count, 5), generator=rng)
-    found = target.generate(prompts, do_sample=False, max_new_tokens=length, pad_token_id=0, eos_token_id=None)
-    return [Text(line.numpy().astype(np.int32), 5) for line in found]
-
-
 @torch.no_grad()
 def by_root(heads, target, text, decay):
     """(loss, matches, reached, overlap) of one text, a root and a head at a time, from the target's own outputs."""
@@ -79,7 +72,7 @@ def by_root(heads, target, text, decay):
     return loss, match, reached, [np.mean(each) for each in overlaps]
 
 
-def test_the_loss_is_that_of_each_root_and_head(target):
+def test_the_loss_is_that_of_each_root_and_head(target, texts):
     for seed, text in enumerate(texts(target, 3)):
         heads = heads_of(target, noise=0.05 * seed)
         tokens, counts = padded([text], 64)
@@ -91,7 +84,7 @@ def test_the_loss_is_that_of_each_root_and_head(target):
         np.testing.assert_allclose(found.overlap.numpy(), overlap, atol=1e-4)
 
 
-def test_the_loss_from_memory_is_the_same(target):
+def test_the_loss_from_memory_is_the_same(target, texts):
     """With the whole law and nothing rounded; and so is its gradient."""
     output, kept = target.get_output_embeddings().weight[IDS], []
     batch = [texts(target, 1, 10)[0], texts(target, 2, 30)[1]]
@@ -117,7 +110,7 @@ def test_the_loss_from_memory_is_the_same(target):
         torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-6)
 
 
-def test_a_run_over_texts_that_were_read_once_learns(target):
+def test_a_run_over_texts_that_were_read_once_learns(target, texts):
     data = texts(target, 40, 30)
     run = MedusaTrainer(target, heads_of(target), data, Settings(steps=60, batch_tokens=300, learning_rate=1e-2))
     before = run.score(data)
@@ -128,7 +121,7 @@ def test_a_run_over_texts_that_were_read_once_learns(target):
     assert all(late > early + 0.03 for late, early in zip(run.score(data).overlap, before.overlap, strict=True))
 
 
-def test_padding_is_never_learned(target):
+def test_padding_is_never_learned(target, texts):
     heads = heads_of(target, num_heads=1, noise=0.1)
     one, other = texts(target, 1, 10)[0], texts(target, 2, 30)[1]
     output, losses, sizes = target.get_output_embeddings().weight[IDS], [], []
@@ -151,7 +144,7 @@ def test_a_text_too_short_for_a_head_is_no_fault(target):
     assert all(torch.isfinite(parameter.grad).all() for parameter in heads[0].parameters())
 
 
-def test_training_makes_drafts_better_and_resumes_to_the_same_bits(target, tmp_path):
+def test_training_makes_drafts_better_and_resumes_to_the_same_bits(target, tmp_path, texts):
     data = texts(target, 40, 30)
     settings = Settings(steps=60, batch_tokens=300, max_length=64, learning_rate=1e-2)
     whole = MedusaTrainer(target, heads_of(target), data[:32], settings)

@@ -36,13 +36,6 @@ def target():
     return target_of(CONFIG)
 
 
-def texts(target, count, length=24):
-    rng = torch.Generator().manual_seed(3)
-    prompts = torch.randint(3, 61, (count, 5), generator=rng)
-    found = target.generate(prompts, do_sample=False, max_new_tokens=length, pad_token_id=0, eos_token_id=None)
-    return [Text(line.numpy().astype(np.int32), 5) for line in found]
-
-
 @torch.no_grad()
 def by_round(student, target, text, depth):
     """(loss, matches, reached, overlap) of one text: rounds drafted token by token, behind each token of the text."""
@@ -68,7 +61,7 @@ def by_round(student, target, text, depth):
     return loss, match, reached, [np.mean(each) for each in overlaps]
 
 
-def test_the_loss_is_that_of_each_place_and_the_figures_those_of_rounds(target):
+def test_the_loss_is_that_of_each_place_and_the_figures_those_of_rounds(target, texts):
     student = new_student(target, 4)
     matched = 0.0
     for text in texts(target, 3):
@@ -100,7 +93,7 @@ def slopes(student, loss):
     return {name: part.grad.clone() for name, part in student.named_parameters()}
 
 
-def test_the_loss_from_memory_and_its_gradient_are_the_same(target):
+def test_the_loss_from_memory_and_its_gradient_are_the_same(target, texts):
     """The one written out against the one left to autograd: the whole law, the whole vocabulary."""
     batch = [texts(target, 1, 10)[0], texts(target, 2, 30)[1]]
     tokens, counts = padded(batch, 64)
@@ -133,7 +126,7 @@ def test_rows_that_are_drawn_stand_for_those_that_are_not(target):
     assert bool((error < 0.02 * whole).all())
 
 
-def test_padding_is_never_learned(target):
+def test_padding_is_never_learned(target, texts):
     student, (one, other) = new_student(target, 2), (texts(target, 1, 10)[0], texts(target, 2, 30)[1])
     found, sizes = [], []
     for batch in ([one], [other], [one, other]):
@@ -145,7 +138,7 @@ def test_padding_is_never_learned(target):
 
 
 @pytest.mark.parametrize("read", [True, False], ids=["read once", "run anew"])
-def test_training_makes_drafts_better_and_resumes_to_the_same_bits(target, tmp_path, monkeypatch, read):
+def test_training_makes_drafts_better_and_resumes_to_the_same_bits(target, tmp_path, monkeypatch, read, texts):
     monkeypatch.setattr(losses, "TAUGHT", 40)  # so that some rows are drawn
     data = texts(target, 40, 30)
     settings = Settings(steps=60, batch_tokens=300, max_length=64, learning_rate=1e-2)
@@ -282,7 +275,7 @@ def test_a_folder_without_the_note_is_no_draft_model(target, tmp_path):
     assert load_student(tmp_path / "small", tmp_path / "target").config.layers == (0, 4)
 
 
-def test_a_copy_shares_the_rows_and_nothing_else(target):
+def test_a_copy_shares_the_rows_and_nothing_else(target, texts):
     student = new_student(target, 2)
     twin = copy.deepcopy(student)
     assert twin.module.get_input_embeddings() is target.get_input_embeddings()

@@ -17,9 +17,8 @@ from draftproof.models.openvino import OpenVINOTarget
 from draftproof.rules.host import HostLogits
 from draftproof.types import StepBatch
 
-_LANES = (
-    4  # compiled copies: one a width of a round's first forward (1 to gamma + 1 rows), one for the single rows after it
-)
+# Compiled copies: one a width of a round's first forward (1 to gamma + 1 rows), one for the single rows after it.
+_LANES = 4
 
 
 class OpenVINOHead(OpenVINOTarget):
