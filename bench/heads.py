@@ -1,9 +1,11 @@
 """python -m bench.heads: does the draft head that ships pay on open text it was not trained on?
 
 Held-out chat prompts (`draftproof.train.prompts.HELD_OUT`) and the twelve of the benches, one stream, int8: plain
-decoding, the head alone (`eagle`) and after the suffix drafter (`cascade`), in turn prompt by prompt, greedy and at
-temperature 0.8 (rule coupled). Wanted: acceptance at the first position 0.6, 2.0 tokens a round at a draft length of 3,
-a speed-up of 1.4x greedy and 1.2x sampled on the held-out prompts, and of the cascade 1.4x on every bucket.
+decoding, the head alone (`eagle`) and after the suffix drafter (`cascade`), prompt by prompt in shuffled order, greedy
+and at temperature 0.8 (rule coupled). Each repeat has processes of its own: two of one configuration differ by up to
+9 % for as long as they live (docs/LOG.md), so one process of each would measure luck. Wanted: acceptance at the first
+position 0.6, 2.0 tokens a round at a draft length of 3, a speed-up of 1.4x greedy and 1.2x sampled on the held-out
+prompts, and of the cascade 1.4x on every bucket.
 
 Acceptance by position is that of a fixed draft length of 3 that never stops early. Every text must be plain's.
 `--head DIR` measures another head, that of a five-minute run, say.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import time
 from collections.abc import Sequence
@@ -45,7 +48,8 @@ def _options(values: dict[str, Any], head: str | None) -> dict[str, Any]:
     return values if head is None or values["drafter"] == "none" else values | {"draft_model": head}
 
 
-def _worker(name: str, head: str | None, logs: Path) -> Worker:
+def _worker(name: str, head: str | None) -> Worker:
+    logs = provenance.ROOT / ".cache" / "bench" / "heads"
     command = [sys.executable, "-m", "bench.ours", json.dumps(_options(CONFIGS[name], head))]
     return Worker(name, command, logs / f"{name}.log")
 
@@ -56,37 +60,48 @@ def texts_of(options: argparse.Namespace) -> list[tuple[str, str]]:
     return held + [(prompt.bucket, prompt.text) for prompt in PROMPTS]
 
 
+def repeated(prompts: list[tuple[str, str]], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every run of every repeat."""
+    runs = []
+    for repeat in range(options.repeats):
+        with ExitStack() as stack:
+            workers = {name: stack.enter_context(_worker(name, options.head)) for name in CONFIGS}
+            measure(workers, prompts[:2] + prompts[-2:], 24, repeat)  # warm
+            runs += measure(workers, prompts, options.tokens, repeat)
+    return runs
+
+
 def measure(
-    workers: dict[str, Worker], prompts: Sequence[tuple[str, str]], options: argparse.Namespace
+    workers: dict[str, Worker], prompts: Sequence[tuple[str, str]], num_tokens: int, repeat: int
 ) -> list[dict[str, Any]]:
-    """Every run, one a line. Each engine is a process of its own, as a user has it."""
+    """Each prompt once, greedy and sampled, by each engine."""
     modes: dict[str, dict[str, Any]] = {
         "greedy": {"seed": SEED},
         "sampled": {"seed": SEED, "temperature": 0.8, "rule": "coupled"},
     }
-    runs = []
-    names = list(workers)
-    for repeat in range(options.repeats):
-        for number, (bucket, prompt) in enumerate(prompts):
-            for mode, sampling in modes.items():
-                shift = (number + repeat) % len(names)
-                for name in names[shift:] + names[:shift]:
-                    answer = workers[name].ask("run", prompts=[prompt], num_tokens=options.tokens, sampling=sampling)
-                    time.sleep(SETTLE_S)
-                    meter = answer["meter"]
-                    runs.append(
-                        {
-                            "config": f"{name} {mode}",
-                            "bucket": bucket,
-                            "prompt": number,
-                            "repeat": repeat,
-                            "seconds": answer["seconds"],
-                            "counts": answer["counts"],
-                            **{count: meter[count] for count in ("rounds", "accepted", "tested")},
-                            "ids": answer["digests"],
-                        }
-                    )
-            print(f"repeat {repeat + 1}: {number + 1} of {len(prompts)} prompts", file=sys.stderr, flush=True)
+    runs, order = [], random.Random(SEED + repeat)
+    for number, (bucket, prompt) in enumerate(prompts):
+        for mode, sampling in modes.items():
+            for name in order.sample(list(workers), len(workers)):
+                answer = workers[name].ask("run", prompts=[prompt], num_tokens=num_tokens, sampling=sampling)
+                time.sleep(SETTLE_S)
+                meter = answer["meter"]
+                runs.append(
+                    {
+                        "config": f"{name} {mode}",
+                        "bucket": bucket,
+                        "prompt": number,
+                        "repeat": repeat,
+                        "seconds": answer["seconds"],
+                        "counts": answer["counts"],
+                        **{
+                            count: meter[count]
+                            for count in ("rounds", "drafted", "accepted", "tested", "forward_s", "draft_s")
+                        },
+                        "ids": answer["digests"],
+                    }
+                )
+        print(f"repeat {repeat + 1}: {number + 1} of {len(prompts)} prompts", file=sys.stderr, flush=True)
     return runs
 
 
@@ -159,11 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
     started, prompts = provenance.begin(given, "bench.heads", SEED), texts_of(options)
-    logs = provenance.ROOT / ".cache" / "bench" / "heads"
-    with ExitStack() as stack:
-        workers = {name: stack.enter_context(_worker(name, options.head, logs)) for name in CONFIGS}
-        measure(workers, prompts[:2] + prompts[-2:], argparse.Namespace(tokens=24, repeats=1))  # warm
-        runs = measure(workers, prompts, options)
+    runs = repeated(prompts, options)
     rows, first = judged(runs), by_position(prompts, options)
     content = {
         "title": f"{'a trained' if options.head else 'the shipped'} draft head on open text, one stream, int8",

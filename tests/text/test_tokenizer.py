@@ -210,11 +210,29 @@ def test_messages_of_a_wrong_shape_are_refused(bpe: Tokenizer, messages: Any, me
         bpe.chat(messages)
 
 
+@pytest.mark.parametrize(
+    ("template", "opening"),
+    [
+        ("{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}", "<user>"),
+        ("Be kind.\n{% for m in messages %}{{ m.content | trim }}{% endfor %}", "Be kind.\n"),
+        ("{{ messages | length }}", None),
+    ],
+)
+def test_what_stands_before_a_users_words(
+    fallback_folder: Path, tmp_path: Path, template: str, opening: str | None
+) -> None:
+    tokenizer = Tokenizer.from_folder(_with(fallback_folder, tmp_path, chat_template__jinja=template))
+    assert tokenizer.user_opening() == ([] if opening is None else tokenizer.encode(opening, special=False))
+    assert (tokenizer.user_opening() == []) == (opening is None)
+
+
 def test_no_template_no_chat(fallback: Tokenizer, bpe: Tokenizer) -> None:
     assert bpe.has_chat_template
     assert not fallback.has_chat_template
     with pytest.raises(InvalidPrompt, match="no chat template"):
         fallback.chat(CHATS[0])
+    with pytest.raises(InvalidPrompt, match="no chat template"):
+        fallback.user_opening()
 
 
 def test_a_template_that_does_not_compile(fallback_folder: Path, tmp_path: Path) -> None:

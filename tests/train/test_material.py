@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from draftproof.errors import CorruptModel, InputError
-from draftproof.train.material import Material
+from draftproof.train.material import PART, Asked, Material
+from draftproof.train.prompts import HELD_OUT
 
 
 def work(folder, parts, held=True):
@@ -44,3 +46,73 @@ def test_a_folder_without_texts_is_refused(tmp_path):
     (broken / "texts-00001.json").write_text("[")
     with pytest.raises(CorruptModel, match=r"texts-00001.json can't be read"):
         material.take(broken)
+
+
+class Writer:
+    """Answers every prompt; to the opening of a user's turn it says the next of `turns`."""
+
+    tokenizer = SimpleNamespace(user_opening=lambda: [7, 8])
+
+    def __init__(self, turns):
+        self.turns, self.asked, self.seeds = turns, [], []
+
+    def generate(self, prompts, params, *, chat=None):
+        if chat is False:
+            assert prompts == [[7, 8]] * len(prompts)
+            self.seeds.append([each.seed for each in params])
+            said = [self.turns[i % len(self.turns)] for i in range(len(prompts))]
+        else:
+            self.asked.append(list(prompts))
+            said = [("stop", "An answer. It ends here.")] * len(prompts)
+        return [
+            SimpleNamespace(prompt_token_ids=[1, 2], token_ids=[3, 4, 5, 6], text=text, finish_reason=reason)
+            for reason, text in said
+        ]
+
+
+GIVEN = [Asked(f"given {i}", "chat") for i in range(300)]
+TURNS = [("stop", f" Is {i} a good number to begin with? ") for i in range(20)]
+
+
+def test_the_target_makes_up_prompts_and_what_is_no_prompt_is_left_out(tmp_path):
+    bad = [("length", "It never ends and"), ("stop", "Hi"), ("stop", "x" * 401), ("stop", HELD_OUT[0]), TURNS[0]]
+    writer = Writer(TURNS + bad)
+    Material(tmp_path, GIVEN, 3, 8, make_up=True).write_part(writer)
+    [asked] = writer.asked
+    assert asked[:20] == [turn.strip() for _, turn in TURNS]
+    assert asked[20:] == [each.prompt for each in GIVEN[20 : PART - 24]]
+
+
+def test_made_up_prompts_never_take_more_than_half_of_a_part(tmp_path):
+    writer = Writer([("stop", f"Is {i} a good number to begin with?") for i in range(96)])
+    Material(tmp_path, GIVEN, 3, 8, make_up=True).write_part(writer)
+    assert [prompt.startswith("Is ") for prompt in writer.asked[0]] == [True] * 52 + [False] * 52
+
+
+def test_a_part_is_the_same_again_and_the_next_makes_up_others(tmp_path):
+    parts, seeds = [], []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        material, writer = Material(tmp_path / name, GIVEN, 3, 8, make_up=True), Writer(TURNS)
+        material.write_part(writer)
+        material.write_part(writer)
+        parts.append([(tmp_path / name / f"texts-0000{i}.json").read_bytes() for i in range(2)])
+        seeds.append(writer.seeds)
+    assert parts[0] == parts[1]
+    assert seeds[0] == seeds[1]
+    assert seeds[0][0] != seeds[0][1]
+
+
+def test_users_prompts_are_asked_alone(tmp_path):
+    writer = Writer(TURNS)
+    Material(tmp_path, GIVEN, 3, 8).write_part(writer)
+    assert not writer.seeds
+    assert writer.asked[0] == [each.prompt for each in GIVEN[: PART - 24]]
+
+
+def test_a_template_that_does_not_say_where_users_begin_leaves_the_shipped_prompts(tmp_path):
+    writer = Writer(TURNS)
+    writer.tokenizer = SimpleNamespace(user_opening=list)
+    Material(tmp_path, GIVEN, 3, 8, make_up=True).write_part(writer)
+    assert not writer.seeds
+    assert len(writer.asked[0]) == PART - 24

@@ -114,6 +114,19 @@ class Tokenizer:
         text = render_chat(self._template, messages, self._names, add_generation_prompt=add_generation_prompt)
         return self.encode(text, special=False)
 
+    def user_opening(self) -> list[int]:
+        """Ids of what the chat template writes before a user's first words; [] where that can't be told.
+
+        Raises InvalidPrompt without a template.
+        """
+        if self._template is None:
+            raise InvalidPrompt("this model has no chat template")
+        words = "draftproof-user-words"
+        before, found, _ = render_chat(self._template, [{"role": "user", "content": words}], self._names).partition(
+            words
+        )
+        return self.encode(before, special=False) if found else []
+
     def _add_config_tokens(self, config: Mapping[str, Any]) -> None:
         """Makes special what the config calls special; tokenizer.json need not say so."""
         known = {entry.content for entry in self._backend.get_added_tokens_decoder().values() if entry.special}

@@ -73,7 +73,7 @@ class Job:
         if settings.texts is not None:
             written(settings.texts)
         self._begin()
-        material = Material(self.work, data, settings.seed, settings.max_new)
+        material = Material(self.work, data, settings.seed, settings.max_new, make_up=settings.data is None)
         self._write_texts(material, held)
         module = load_module(target.folder)
         texts, evals = material.texts(self._state["parts"]), material.held_out()

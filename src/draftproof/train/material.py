@@ -1,8 +1,10 @@
 """The texts a drafter is trained on: the target's own answers, written by the engine and kept in parts.
 
-Half of the texts are greedy, half are drawn at temperature 0.8; after each part come a few prompts about texts of the
-part before. What part k holds follows from the seed, the data and the parts before it, so a killed run goes on with
-the part it was at.
+Half of the texts are greedy, half are drawn at temperature 0.8. A part asks the user's prompts or, where there are
+none, shipped ones and as many that the target makes up itself: a user's turn sampled after the chat template's opening
+(Magpie, Xu et al. 2024, section 2). A head that saw only shipped topics knows those and little else (docs/LOG.md). A
+few prompts are about texts of the part before. What part k holds follows from the seed, the data and the parts before
+it, so a killed run goes on with the part it was at.
 
 Invariant: a part is there whole or not at all; bad lines of the data are refused before anything is written.
 Does not know: drafters, losses.
@@ -13,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +31,9 @@ from draftproof.types import SamplingParams
 
 PART = 128  # prompts of a part
 _ABOUT = 24  # of them about texts of the part before
+_MADE_UP, _TRIES = 52, 96  # of them at most made up by the target, and how many turns are tried for that
+_TURN = SamplingParams(temperature=0.9, rule="follow", max_new_tokens=48)
+_TURN_CHARS = range(12, 401)
 # How an engine writes them soonest: many at once. The last bit of a training text is free.
 WRITING: dict[str, Any] = {"max_sequences": 96, "kv_memory": 2 << 30, "numerics": "fast"}
 _HELD, _PART = "held-out.json", re.compile(r"texts-\d{5}\.json")
@@ -37,6 +42,9 @@ _HELD_NEW = 96  # tokens of a held-out text
 
 class Writer(Protocol):
     """What an `LLM` does."""
+
+    @property
+    def tokenizer(self) -> Any: ...
 
     def generate(self, prompts: Any, params: Any, *, chat: bool | None = None) -> list[Any]: ...
 
@@ -83,10 +91,11 @@ def written(folder: Path) -> list[Path]:
 
 
 class Material:
-    """Texts in a folder."""
+    """Texts in a folder. make_up: whether the target makes up prompts beside those of `asked`."""
 
-    def __init__(self, folder: Path, asked: Sequence[Asked], seed: int, max_new: int) -> None:
+    def __init__(self, folder: Path, asked: Sequence[Asked], seed: int, max_new: int, *, make_up: bool = False) -> None:
         self._folder, self._asked, self._seed, self._max_new = folder, asked, seed, max_new
+        self._make_up = make_up
 
     @property
     def num_parts(self) -> int:
@@ -108,6 +117,9 @@ class Material:
         rng = np.random.default_rng([self._seed, 5, number])
         first = number * (PART - _ABOUT)
         chosen = [self._asked[i % len(self._asked)] for i in range(first, first + PART - _ABOUT)]
+        if self._make_up:
+            turns = self._made_up(llm, number)
+            chosen[: len(turns)] = turns
         if number:
             before = [record["text"] for record in self._records(number - 1)]
             picked = [before[i] for i in rng.choice(len(before), min(_ABOUT, len(before)), replace=False)]
@@ -122,6 +134,19 @@ class Material:
             for index in range(len(chosen))
         ]
         self._write(self._path(number), chosen, params, llm)
+
+    def _made_up(self, llm: Writer, number: int) -> list[Asked]:
+        """User turns sampled from the target, each once; none that has no end, says next to nothing or is held out."""
+        opening = llm.tokenizer.user_opening()
+        if not opening:
+            return []
+        rng = np.random.default_rng([self._seed, 6, number])
+        params = [replace(_TURN, seed=int(seed)) for seed in rng.integers(1 << 31, size=_TRIES)]
+        outputs = llm.generate([opening] * _TRIES, params, chat=False)
+        turns = dict.fromkeys(output.text.strip() for output in outputs if output.finish_reason == "stop")
+        held = set(shipped.HELD_OUT)
+        good = [turn for turn in turns if len(turn) in _TURN_CHARS and turn not in held]
+        return [Asked(turn, "chat") for turn in good[:_MADE_UP]]
 
     def write_held_out(self, llm: Writer, more: Sequence[Asked]) -> None:
         """Greedy texts that no drafter is trained on: of the shipped held-out prompts, of some on texts, and `more`."""
