@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from draftproof.errors import CorruptModel, ModelNotFound, PairingError
+from draftproof.errors import CorruptModel, InputError, ModelNotFound, PairingError
 from draftproof.models import source
 from draftproof.models.pairing import check_pairing
 from draftproof.models.source import resolve
@@ -57,6 +58,29 @@ def _written(path: Path, content: bytes) -> Path:
 def _made(path: Path) -> Path:
     path.mkdir()
     return path
+
+
+@pytest.mark.parametrize(
+    ("config", "drafter"),
+    [
+        ({"kind": "eagle3"}, "eagle"),
+        ({"speculators_model_type": "eagle3"}, "eagle"),
+        ({"kind": "medusa"}, "medusa"),
+        ({"model_type": "medusa"}, "medusa"),
+    ],
+)
+def test_a_draft_head_is_called_one(tmp_path: Path, config: dict[str, str], drafter: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(InputError, match=f"is a draft head, no model: use it with --drafter {drafter} --draft-model"):
+        resolve(tmp_path)
+
+
+@pytest.mark.parametrize("config", ['{"model_type": "llama"}', "[]", "{"])
+def test_what_is_no_head_is_left_to_those_who_read_it(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").touch()
+    assert resolve(tmp_path).kind == "folder"
 
 
 def test_the_demo_model_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ Does not know: formats beyond their first bytes, conversion, backends.
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from draftproof.errors import CorruptModel, ModelNotFound
+from draftproof.errors import CorruptModel, InputError, ModelNotFound
 from draftproof.models.folder import TEXT_FILES
 
 DEMO = "demo"
@@ -65,9 +66,25 @@ def _folder(name: str, path: Path) -> ModelSource:
         ggufs = sorted(path.glob("*.gguf"))
         hint = f"; did you mean {ggufs[0]}?" if ggufs else ""
         raise CorruptModel(f"{path} has no config.json: it is not a Hugging Face model folder{hint}")
+    head = _head_kind(path / "config.json")
+    if head is not None:
+        raise InputError(f"{path} is a draft head, no model: use it with --drafter {head} --draft-model {name}")
     if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
         raise CorruptModel(f"{path} holds no weights (*.safetensors): download the model again")
     return ModelSource(name, "folder", path)
+
+
+def _head_kind(config: Path) -> str | None:
+    """The drafter whose head this configuration describes, in our own or a public format; None for a model's."""
+    try:
+        values = json.loads(config.read_text())
+    except (OSError, ValueError):
+        return None  # whoever reads the model says what is wrong
+    if not isinstance(values, dict):
+        return None
+    if values.get("kind") == "eagle3" or values.get("speculators_model_type") == "eagle3":
+        return "eagle"
+    return "medusa" if "medusa" in (values.get("kind"), values.get("model_type")) else None
 
 
 def _hub(name: str) -> ModelSource | None:
@@ -82,7 +99,7 @@ def _hub(name: str) -> ModelSource | None:
 
 
 def resolve(name: str | Path) -> ModelSource:
-    """The model a name stands for. Raises ModelNotFound or CorruptModel with a line that says how to mend it."""
+    """The model a name stands for. Raises ModelNotFound, CorruptModel, or InputError for a head: how to mend it."""
     text = str(name)
     if not text.strip():
         raise ModelNotFound("the model's name is empty: give 'demo', a folder, or a GGUF file")
