@@ -202,6 +202,23 @@ def test_a_killed_run_ends_in_the_same_head(trained, tmp_path):
         Job(TrainSettings(**{name: getattr(again, name) for name in again.__slots__} | {"seed": 1}), print).run([])
 
 
+def test_a_run_does_not_go_on_with_other_prompts(folder, cache_dir, tmp_path, monkeypatch):
+    """The same file with a line changed between kill and resume."""
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Job, "_write_texts", killed)
+    data = tmp_path / "data.jsonl"
+    settings = TrainSettings(tmp_path / "head", str(folder), data=data, minutes=0.1, cache_dir=cache_dir)
+    lines = [json.dumps({"prompt": f"tell me about {word}"}) for word in ("rivers", "bread")]
+    for last, ends in ((lines[1], KeyboardInterrupt), (lines[1], KeyboardInterrupt), (lines[0], InputError)):
+        data.write_text("\n".join([lines[0], last]))
+        with pytest.raises(ends) as stopped:
+            Job(settings, print).run([])
+    assert f"{data} is not what it was when the run" in str(stopped.value)
+
+
 def test_a_worse_head_does_not_replace_a_better_one(trained, tmp_path, monkeypatch):
     settings, report = trained
     shutil.copytree(settings.out, tmp_path / "head")

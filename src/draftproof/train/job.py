@@ -11,6 +11,7 @@ Does not know: command lines, how a drafter of any kind drafts.
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -72,7 +73,7 @@ class Job:
         self._check_out(target)
         if settings.texts is not None:
             written(settings.texts)
-        self._begin()
+        self._begin(_digest(data + held))
         material = Material(self.work, data, settings.seed, settings.max_new, make_up=settings.data is None)
         self._write_texts(material, held)
         module = load_module(target.folder)
@@ -116,8 +117,8 @@ class Job:
 
     # -- the run's own state -------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """Starts the folder, or checks that it holds this very run."""
+    def _begin(self, prompts: str) -> None:
+        """Starts the folder, or checks that it holds this very run. prompts: their digest."""
         if self._path.is_file():
             try:
                 self._state = json.loads(self._path.read_text())
@@ -130,12 +131,18 @@ class Job:
                         f"{self.work} holds a run with {name} {theirs.get(name)!r}, this one has {ours[name]!r}: give "
                         "the same options to go on, or another --out"
                     )
+            if self._state.get("prompts", prompts) != prompts:
+                given = self.settings.data or "the list of shipped prompts"
+                raise InputError(
+                    f"{given} is not what it was when the run in {self.work} began: give it back as it was to go on, or "
+                    "another --out"
+                )
             return
         try:
             self.work.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"can't make {self.work}: {error.strerror or error}") from error
-        self._state = {"settings": self._identity, "text_seconds": 0.0, "parts": None}
+        self._state = {"settings": self._identity, "prompts": prompts, "text_seconds": 0.0, "parts": None}
         self._note()
 
     @property
@@ -294,3 +301,7 @@ def _shown(scores: dict[str, Any]) -> str:
         f"{bucket} {score['acceptance'][0]:.2f} ({score['tokens_per_round']:.2f})" for bucket, score in scores.items()
     ]
     return ", ".join(parts)
+
+
+def _digest(prompts: Sequence[Asked]) -> str:
+    return hashlib.sha256(json.dumps([[each.prompt, each.bucket] for each in prompts]).encode()).hexdigest()
