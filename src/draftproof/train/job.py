@@ -134,8 +134,8 @@ class Job:
             if self._state.get("prompts", prompts) != prompts:
                 given = self.settings.data or "the list of shipped prompts"
                 raise InputError(
-                    f"{given} is not what it was when the run in {self.work} began: give it back as it was to go on, or "
-                    "another --out"
+                    f"{given} is not what it was when the run in {self.work} began: give it back as it was to go on, "
+                    "or another --out"
                 )
             return
         try:
