@@ -42,7 +42,12 @@ def add_parser(commands: Any) -> None:
     add("kind", choices=("eagle", "medusa", "draft-model"), help="what to train")
     add("--model", default="demo", metavar="M", help="the target: 'demo', a Hugging Face folder or id, or a GGUF file")
     add("--out", required=True, type=Path, metavar="DIR", help="where the drafter goes, and what is under way")
-    add("--data", type=Path, metavar="FILE", help="prompts, JSONL or Parquet as of `measure` (those that ship)")
+    add(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="prompts, JSONL or Parquet as of `measure` (those that ship, and as many the target makes up)",
+    )
     add("--bucket-field", metavar="F", help="field of the data that names a prompt's bucket")
     add("--texts", type=Path, metavar="DIR", help="texts another run wrote (its work/): train on these, write none")
     add("--init", type=Path, metavar="DIR", help="a drafter of this kind to start from (a new one)")
