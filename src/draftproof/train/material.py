@@ -12,6 +12,7 @@ Does not know: drafters, losses.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -77,6 +78,11 @@ def asked_of_file(path: Path, bucket_field: str | None) -> list[Asked]:
 def asked_of_shipped(seed: int) -> list[Asked]:
     """The prompts that ship, in the order of the seed."""
     return [Asked(text, "chat") for text in shipped.assembled(seed, 6000)]
+
+
+def digest(prompts: Sequence[Asked]) -> str:
+    """What tells one list of prompts from another: hex of 64."""
+    return hashlib.sha256(json.dumps([[each.prompt, each.bucket] for each in prompts]).encode()).hexdigest()
 
 
 def written(folder: Path) -> list[Path]:

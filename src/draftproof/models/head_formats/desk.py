@@ -21,6 +21,7 @@ from draftproof.models.head_formats import eagle, medusa, transfer
 from draftproof.models.head_formats.folder import PUBLIC, USUAL, Weights, find_weights, read_values, write_folder
 from draftproof.models.head_formats.layer import check_rows
 from draftproof.models.head_formats.rows import TargetRows, target_rows
+from draftproof.models.head_formats.which import drafter_of
 from draftproof.models.load import Loader
 from draftproof.models.medusa_config import KIND, MedusaConfig, read_medusa_config
 from draftproof.models.source import ModelSource
@@ -121,7 +122,7 @@ def check_out(out: Path, *, force: bool) -> None:
 
 
 def _is_medusa(values: Mapping[str, Any]) -> bool:
-    return values.get("kind") == KIND or ("kind" not in values and medusa.is_it(values))
+    return drafter_of(values) == "medusa"
 
 
 def _open_medusa(folder: Path, values: Mapping[str, Any]) -> tuple[Weights, medusa.MedusaTensors]:

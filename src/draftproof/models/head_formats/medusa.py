@@ -54,11 +54,6 @@ class MedusaTensors:
         return int(self.blocks["0.0.linear.weight"].shape[0])
 
 
-def is_it(values: Mapping[str, Any]) -> bool:
-    """Whether a config.json is of public Medusa heads."""
-    return "medusa_num_heads" in values or values.get("model_type") == "medusa"
-
-
 def split(values: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> MedusaTensors:
     """Public heads taken apart: every tensor has its place, or CorruptModel names the one that has none.
 
