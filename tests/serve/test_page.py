@@ -164,6 +164,14 @@ class Opened:
         found.wait_for()
         return found
 
+    def only_in_log(self, name: str) -> None:
+        """Waits until the log shows decisions of this bucket and of no other."""
+        self.page.wait_for_function(
+            "(name) => { const all = [...document.querySelectorAll('#log .name')];"
+            " return all.length > 0 && all.every((one) => one.textContent === name); }",
+            arg=name,
+        )
+
     def send(self, prompt: str, **fields: Any) -> None:
         """Asks in the prompt box and waits for the end."""
         self.page.get_by_text("Completion", exact=True).click()
@@ -409,6 +417,26 @@ def test_the_kill_switch_stops_all_after_a_question(opened, serve, policy):
     one.is_quiet()
 
 
+def test_a_late_answer_to_an_older_choice_of_the_log_is_not_shown(opened, serve, policy):
+    running = serve(("suffix",), policy=policy)
+    for name in ("older", "newer"):
+        ask(running.http(), bucket=name)
+    one = opened(running.url)
+    one.wait("#log .name", "older")
+    held: list[Any] = []
+    one.page.route("**/admin/rollout/log?*bucket=older", lambda route: held.append(route))
+    with one.page.expect_request("**/admin/rollout/log?*bucket=older"):
+        one.page.select_option("#log-bucket", "older")
+    one.page.select_option("#log-bucket", "newer")
+    one.only_in_log("newer")
+    with one.page.expect_response("**/admin/rollout/log?*bucket=older") as late:
+        held[0].continue_()
+    late.value.finished()
+    one.page.evaluate("() => new Promise((done) => setTimeout(done, 100))")  # it would have been drawn by now
+    assert set(one.page.locator("#log .name").all_text_contents()) == {"newer"}
+    one.is_quiet()
+
+
 def test_names_and_texts_stay_text(opened, serve, policy):
     names = [NASTY, "__proto__", "constructor", "a b/c?d=e&f#g"]
     running = serve(("suffix",), policy=policy)
@@ -424,8 +452,8 @@ def test_names_and_texts_stay_text(opened, serve, policy):
         row = rows.filter(has=one.page.get_by_text(name, exact=True))
         row.locator(".fold").click()
         one.page.select_option("#log-bucket", name)
-        one.wait("#log > li", "new, and the policy").wait_for()
-        assert set(one.page.locator("#log .name").all_text_contents()) == {name}
+        one.only_in_log(name)
+        one.wait("#log > li", "new, and the policy")
         one.page.locator(f"#latency-bucket option:text-is({json.dumps(name)})").wait_for(state="attached")
     assert sorted(one.page.locator("#acceptance .name").all_text_contents()) == sorted(names)
     one.page.select_option("#log-bucket", "")

@@ -13,9 +13,12 @@ export function makeLog() {
   const chosen = byId("log-bucket");
   let limit = PAGE;
   let seen = null;
+  let asked = 0;
   async function load() {
+    const mine = (asked += 1);
     const bucket = chosen.value === "" ? "" : `&bucket=${encodeURIComponent(chosen.value)}`;
     const { decisions } = await call(`admin/rollout/log?limit=${limit}${bucket}`);
+    if (mine !== asked) return; // an answer to an older choice may come after a newer one's
     draw(decisions);
     show(byId("log-more"), decisions.length >= limit && limit < MOST);
   }
