@@ -79,8 +79,44 @@ def test_what_a_step_costs_is_foretold(num_lanes, shape_rows, steps, rows):
     said = lanes.rows_like(rows)
     assert said == lanes.rows_like(rows)  # asking changes nothing
     _, shape = lanes.choose(rows)
-    assert said == (shape if shape in ready else rows + 0.75 * shape_rows)
+    fits = [other for other in ready if 0 <= other - rows <= int(shape_rows / 4)]
+    assert said == min(fits, default=rows + 0.75 * shape_rows)  # a shape that padding has paid for is never foretold
+    assert shape == rows if not fits else shape in (rows, min(fits))
     assert lanes.rows_like(rows) == shape  # it is ready now
+
+
+def test_a_width_that_is_padded_for_long_gets_its_own_shape():
+    lanes = Lanes(3, 8.0)
+    assert lanes.choose(3) == (0, 3)
+    seen = [lanes.choose(2) for _ in range(12)]
+    assert seen == [(0, 3)] * 8 + [(1, 2)] * 4  # eight rows of padding are what a shape costs
+    assert lanes.choose(3) == (0, 3)
+
+
+def test_padding_takes_no_lane_that_is_in_use():
+    lanes = Lanes(2, 8.0)
+    for _ in range(40):
+        used = [lanes.choose(rows) for rows in (3, 20, 2)]
+    assert [shape for _, shape in used] == [3, 20, 3]
+    lanes = Lanes(2, 8.0)
+    lanes.choose(20)
+    lanes.choose(3)
+    assert [lanes.choose(2)[1] for _ in range(9)] == [3] * 8 + [2]  # the lane of 20 stood idle
+
+
+@given(
+    num_lanes=st.integers(1, 4),
+    shape_rows=st.floats(1, 50),
+    steps=st.lists(st.integers(1, 12), min_size=1, max_size=200),
+)
+def test_shapes_that_padding_pays_for_cost_no_more_than_the_padding(num_lanes, shape_rows, steps):
+    lanes, padding, bought = Lanes(num_lanes, shape_rows), 0, 0
+    for rows in steps:
+        ready = list(lanes._shapes)
+        _, shape = lanes.choose(rows)
+        padding += shape - rows
+        bought += shape not in ready and any(0 <= other - rows <= int(shape_rows / 4) for other in ready)
+    assert bought * shape_rows <= padding
 
 
 @pytest.mark.parametrize("num_rows", [5, 6, 9])

@@ -26,11 +26,13 @@ class DraftVocab:
         self.size = target_size
         self._draft_size = draft_size
         self._mapping = None if mapping is None else _checked(np.asarray(mapping), draft_size, target_size)
+        ascending = self._mapping is not None and bool((np.diff(self._mapping) > 0).all())
+        self._ids = self._mapping if ascending else None
 
     @property
     def ids(self) -> NDArray[np.int64] | None:
         """int64[draft_size], ascending: the target id of each draft id, where a law can stay over these alone."""
-        return self._mapping if self._mapping is not None and (np.diff(self._mapping) > 0).all() else None
+        return self._ids
 
     @property
     def keeps_ids(self) -> bool:

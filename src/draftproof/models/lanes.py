@@ -3,7 +3,9 @@
 A graph of dynamic shape prepares each of its nodes anew when the rows of a step are not those of the step before: 6 ms
 of a step of 9 on two cores with 30 layers, and drafts make that happen all the time. So lanes keep different shapes
 ready, and a step may be padded with a few rows that nobody reads to one of them. A prompt's shape hardly comes twice:
-its lane is free for another one afterwards.
+its lane is free for another one afterwards. A width that is padded again and again is rented: once the padding has cost
+what its own shape costs, it gets one, if a lane stood idle meanwhile. So padding costs at most twice what the best
+choice would have, as in ski rental (Karlin et al. 1988).
 
 Invariant: a step never loses rows. Which lane runs it and how it is padded changes no bit of its rows where numerics
 are invariant; the self-check at load runs through here too.
@@ -21,11 +23,13 @@ class Lanes:
     """
 
     def __init__(self, num_lanes: int, shape_rows: float) -> None:
+        self._shape_rows = shape_rows
         self._most_padding = int(shape_rows / 4)
         self._price = 0.75 * shape_rows
         self._shapes = [0] * num_lanes  # rows of the last step; 0 is a shape that won't come again
         self._used = [0] * num_lanes  # when, in steps
         self._now = 0
+        self._rent: dict[int, tuple[int, int]] = {}  # of widths padded now: (when that began, rows added since)
 
     def prompt(self) -> int:
         """The lane of a step that is not to be padded: the one unused for longest."""
@@ -41,13 +45,25 @@ class Lanes:
         """(lane, rows to pad to) of a step of num_rows rows: the least padding, else the lane unused for longest."""
         self._now += 1
         fitting = self._fitting(num_rows)
-        if fitting:
+        if fitting and not self._buys(num_rows, min(fitting) - num_rows):
             lane = self._shapes.index(min(fitting))
         else:
             lane = self._oldest()
             self._shapes[lane] = num_rows
         self._used[lane] = self._now
         return lane, self._shapes[lane]
+
+    def _buys(self, num_rows: int, padding: int) -> bool:
+        """Counts the padding of this step; True where its width is to have a shape of its own instead."""
+        if not padding:
+            return False
+        since, paid = self._rent.get(num_rows, (self._now, 0))
+        if paid < self._shape_rows:
+            self._rent[num_rows] = since, paid + padding
+            return False
+        del self._rent[num_rows]  # whatever comes of it: it counts from 0 again
+        lane = self._oldest()
+        return self._shapes[lane] == 0 or self._used[lane] < since
 
     def _fitting(self, num_rows: int) -> list[int]:
         """Shapes that are ready and wide enough, and not too wide."""
