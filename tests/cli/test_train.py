@@ -77,7 +77,7 @@ def test_what_is_asked_for_reaches_the_run_and_its_figures_are_shown(command: Co
     assert quiet.json["held_out"] == {"chat": SCORE}
     assert quiet.err == ""
     command("train", "eagle", "--out", "e")
-    assert (jobs[-1][0].draft_vocab, jobs[-1][0].rate) == (8192, 1e-3)
+    assert (jobs[-1][0].identity["draft_vocab"], jobs[-1][0].rate) == (8192, 1e-3)
     command("train", "eagle", "--out", "e", "--init", "head")
     assert jobs[-1][0].rate == 2e-4, "a trained head unlearns at the rate of a new one"
     command("train", "eagle", "--out", "e", "--init", "head", "--learning-rate", "1e-4")
@@ -129,6 +129,16 @@ def test_a_bad_line_leaves_the_last_checkpoint(command: Command, llama: Path, tm
     assert refused.code == 2
     assert f"line 2 of {prompts}" in refused.err
     assert [(file.name, file.read_bytes()) for file in work.iterdir()] == [("state.pt", b"hours of work")]
+
+
+def test_an_empty_name_is_not_the_folder_one_is_in(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = command("train", "eagle", "--out", "")
+    assert refused.code == 2
+    assert "must name a folder" in refused.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_help_has_examples(capsys: pytest.CaptureFixture[str], command: Command) -> None:

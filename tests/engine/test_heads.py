@@ -16,7 +16,7 @@ from draftproof import SamplingParams
 from draftproof.engine import step as stepping
 from draftproof.engine.options import EngineOptions
 from draftproof.engine.pack import pack
-from draftproof.errors import InputError, InvalidParams, ModelNotFound, PairingError, UnknownDrafter
+from draftproof.errors import CorruptModel, InputError, InvalidParams, ModelNotFound, PairingError, UnknownDrafter
 from draftproof.models.eagle_config import EagleConfig
 from draftproof.models.head_files import save_head
 from draftproof.models.module import load_module
@@ -221,13 +221,12 @@ def test_a_run_does_not_go_on_with_other_prompts(folder, cache_dir, tmp_path, mo
 
 def test_texts_that_were_taken_over_may_be_gone_when_the_run_goes_on(trained, tmp_path, monkeypatch):
     settings, _ = trained
-    theirs, write_texts = shutil.copytree(settings.out / "work", tmp_path / "theirs"), Job._write_texts
+    theirs = shutil.copytree(settings.out / "work", tmp_path / "theirs")
 
-    def killed(*given):
-        write_texts(*given)
+    def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Job, "_write_texts", killed)
+    monkeypatch.setattr(Job, "_run", killed)
     again = TrainSettings(tmp_path / "head", settings.model, texts=theirs, minutes=0.1, cache_dir=settings.cache_dir)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
@@ -261,6 +260,57 @@ def test_bad_data_is_said_with_its_line_before_anything_is_written(folder, cache
     for name, value in (("seed", -1), ("threads", 0)):
         with pytest.raises(InputError, match=f"--{name} must be"):
             TrainSettings(tmp_path, **{name: value})
+
+
+def test_what_a_run_lost_is_made_again(trained, tmp_path, monkeypatch):
+    """A part, the held-out texts, a checkpoint that can't be read: the command that is advised mends it."""
+    settings, _ = trained
+    work = shutil.copytree(settings.out / "work", tmp_path / "head" / "work")
+    again = TrainSettings(**{name: getattr(settings, name) for name in settings.__slots__} | {"out": tmp_path / "head"})
+    (work / "state.pt").write_bytes((work / "state.pt").read_bytes()[:1000])
+    with pytest.raises(CorruptModel, match=r"state\.pt can't be read: delete it and give the same command again"):
+        Job(again, print).run([])
+    names = ("held-out.json", "texts-00000.json")
+    before = {name: (work / name).read_bytes() for name in names}
+    for name in (*names, "state.pt"):
+        (work / name).unlink()
+    Job(again, print).run([])
+    assert {name: (work / name).read_bytes() for name in names} == before
+    one, other = (load_file(out / "model.safetensors") for out in (settings.out, again.out))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_drafter_to_start_from_that_changed_is_noticed(trained, tmp_path, monkeypatch):
+    settings, _ = trained
+    init = shutil.copytree(settings.out, tmp_path / "init", ignore=shutil.ignore_patterns("work"))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Job, "_run", killed)
+    texts, out = settings.out / "work", tmp_path / "head"
+    again = TrainSettings(out, settings.model, init=init, texts=texts, minutes=0.1, cache_dir=settings.cache_dir)
+    with pytest.raises(KeyboardInterrupt):
+        Job(again, print).run([])
+    config = json.loads((init / "config.json").read_text())
+    (init / "config.json").write_text(json.dumps(config | {"card": {}}))
+    with pytest.raises(InputError, match=f"the drafter in {init} is not what it was"):
+        Job(again, print).run([])
+
+
+def test_options_that_would_change_nothing_are_refused(tmp_path):
+    cases = {
+        "--draft-vocab is of a new head": {"init": tmp_path, "draft_vocab": 99},
+        "--layers is of a new draft model": {"init": tmp_path, "layers": 3},
+        "give one of them": {"texts": tmp_path, "data": tmp_path},
+        "--bucket-field is a field of --data": {"bucket_field": "task"},
+        "--seed must be in": {"seed": 1 << 70},
+        r"--minutes must be in 0\.1\.\.100000, got inf": {"minutes": float("inf")},
+    }
+    for words, options in cases.items():
+        with pytest.raises(InputError, match=words):
+            TrainSettings(tmp_path, **options)
+    TrainSettings(tmp_path, seed=1 << 40)
 
 
 @pytest.mark.parametrize("name", ["README.md", "model.safetensors", "tokenizer_config.json"])

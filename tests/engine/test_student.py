@@ -182,7 +182,7 @@ def test_what_is_none_of_this_target_is_refused_before_anything_is_written(train
     settings, out = trained[0], trained[0].out
 
     def refused(error, words, **changes):
-        asked = replace(settings, **{"out": tmp_path / "new", **changes})
+        asked = replace(settings, **{"out": tmp_path / "new", "layers": None, **changes})
         with pytest.raises(error, match=words):
             Job(asked, lambda _: None, KIND).run([])
         assert not (tmp_path / "new").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,6 +29,13 @@ def test_each_line_has_its_number_and_its_own_fault(tmp_path: Path) -> None:
     assert "not UTF-8: byte 0xff at place 13" in (lines[2].fault or "")
     assert lines[3].record == "text"
     assert lines[4].record == {"prompt": "ä"}
+
+
+def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for read in (fingerprint, lambda path: list(read_lines(path))):
+        with pytest.raises(InputError, match="is no regular file, and is read more than once: save it to a file first"):
+            read(tmp_path / "pipe")
 
 
 def test_a_byte_order_mark_and_crlf_are_no_faults(tmp_path: Path) -> None:

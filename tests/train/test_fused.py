@@ -178,6 +178,17 @@ def test_a_run_on_kept_texts_resumes_to_the_same_bits(target, tmp_path):
         assert torch.equal(one, other)
 
 
+def test_a_prompt_longer_than_what_is_read_is_learned_from(target):
+    """Its batch holds no other text: cut at its end alone, there would be nothing to learn and no gradient."""
+    text = Text(np.array([3 + i % 50 for i in range(60)], np.int32), 50)
+    run = Trainer(target, head_of(target), [text], Settings(steps=2, max_length=40, unroll=2))
+    run.read(ModuleReader(target, run.head.config.feature_layers))
+    before = run.head.fc.weight.clone()
+    run.run()
+    assert not torch.equal(before, run.head.fc.weight)
+    assert run.score([text]).texts == 1
+
+
 def test_a_new_heads_layer_is_the_targets_last_one_where_they_agree(target):
     last, layer = target.model.layers[-1], head_of(target).midlayer
     assert torch.equal(layer.mlp.up_proj.weight, last.mlp.up_proj.weight)

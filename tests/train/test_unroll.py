@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from draftproof.models.eagle import EagleHead
 from draftproof.models.eagle_config import EagleConfig
 from draftproof.train.start import new_head
+from draftproof.train.texts import shortened
 from draftproof.train.trainer import Settings, Text, Trainer, padded, rate
 from draftproof.train.unroll import see, unroll
 
@@ -168,3 +169,19 @@ def test_padding_is_never_learned(target):
         sizes.append(counts.sum().item())
     assert sizes == [10, 30, 40]
     assert losses[2] == pytest.approx((10 * losses[0] + 30 * losses[1]) / 40, rel=1e-5)
+
+
+@pytest.mark.parametrize(("prompt", "answer"), [(600, 40), (500, 224), (300, 224), (8, 900), (2000, 1), (3, 1200)])
+def test_a_text_that_is_too_long_keeps_half_of_its_completion(prompt, answer):
+    """Or all that fit: a prompt as long as what is read must not leave a text that teaches nothing."""
+    tokens = np.arange(prompt + answer, dtype=np.int32)
+    cut = shortened(Text(tokens, prompt, "b"), 512)
+    assert len(cut.tokens) == 512
+    assert cut.bucket == "b"
+    first = int(cut.tokens[cut.prompt_len])
+    assert first == prompt  # its completion begins where the whole one does
+    assert cut.tokens.tolist() == list(range(first - cut.prompt_len, first - cut.prompt_len + 512))
+    assert cut.prompt_len >= 1
+    assert 512 - cut.prompt_len >= min((answer + 1) // 2, 511)
+    whole = Text(tokens[:512], 5)
+    assert shortened(whole, 512) is whole

@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("kind", choices=("eagle", "medusa", "draft-model"), help="what to train")
     add("--model", default="demo", metavar="M", help="the target: 'demo', a Hugging Face folder or id, or a GGUF file")
-    add("--out", required=True, type=Path, metavar="DIR", help="where the drafter goes, and what is under way")
+    add("--out", required=True, type=_folder, metavar="DIR", help="where the drafter goes, and what is under way")
     add(
         "--data",
         type=Path,
@@ -61,6 +61,13 @@ def add_parser(commands: Any) -> None:
     add("--json", action="store_true", help="print one object")
     add("--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=run)
+
+
+def _folder(text: str) -> Path:
+    """An empty name would be the folder one is in."""
+    if not text:
+        raise argparse.ArgumentTypeError("must name a folder")
+    return Path(text)
 
 
 def run(args: argparse.Namespace) -> int:

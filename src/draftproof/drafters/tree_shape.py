@@ -122,7 +122,9 @@ class StaticShape:
                 )
             known.add(place)
         if not self.places:
-            raise UnknownDrafter("a tree needs at least one place")
+            raise UnknownDrafter(
+                "a tree needs at least one place: auto, dynamic, widths like 3,2,1 or places like '1 2 1.1'"
+            )
         depth = max(map(len, self.places))
         self.widths = tuple(max(place[at] for place in self.places if len(place) > at) for at in range(depth))
 

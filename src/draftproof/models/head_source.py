@@ -41,7 +41,8 @@ def resolve_head(asked: str | Path | None, target_name: str, target: Mapping[str
         return HeadSource(folder, read_config(folder) if is_own(folder) else open_head(folder, target).config)
     if target_name not in _BY_TARGET:
         raise ModelNotFound(
-            "no draft head ships for this model: train one with `draftproof train eagle`, then give --draft-model"
+            "no draft head ships for this model: train one with `draftproof train eagle`, then give it: "
+            "--draft-model DIR, or --drafter eagle:DIR of `serve`"
         )
     folder = SHIPPED / _BY_TARGET[target_name]
     return HeadSource(folder, read_config(folder))
@@ -69,7 +70,8 @@ def resolve_medusa(asked: str | Path | None) -> MedusaSource:
     """The heads that were asked for; none ship. Raises ModelNotFound or CorruptModel."""
     if asked is None:
         raise ModelNotFound(
-            "no Medusa heads ship with draftproof: train them with `draftproof train medusa`, then give --draft-model"
+            "no Medusa heads ship with draftproof: train them with `draftproof train medusa`, then give "
+            "them: --draft-model DIR, or --drafter medusa:DIR of `serve`"
         )
     folder = Path(asked).expanduser()
     if not folder.is_dir():

@@ -11,7 +11,7 @@ Does not know: command lines, how a drafter of any kind drafts.
 from __future__ import annotations
 
 import copy
-import json
+import errno
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,19 +20,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoConfig
 
 from draftproof.engine.llm import LLM
 from draftproof.errors import InputError
-from draftproof.measure.files import write_whole
 from draftproof.measure.provenance import provenance
 from draftproof.models.cache import Cache
 from draftproof.models.eagle_config import CONFIG
 from draftproof.models.load import Loader
 from draftproof.models.module import load_module
 from draftproof.models.source import resolve
+from draftproof.models.support import context_limit
+from draftproof.text.tokenizer import Tokenizer
+from draftproof.train.folder import RunFolder
 from draftproof.train.kinds import KINDS, Kind, Target
-from draftproof.train.material import WRITING, Asked, Material, asked_of_file, asked_of_shipped, digest, written
+from draftproof.train.material import WRITING, Material, written
 from draftproof.train.pace import steps_that_fit
+from draftproof.train.questions import Asked, Fit, asked_of_file, asked_of_shipped, digest, fitting, split
 from draftproof.train.reading import read_once
 from draftproof.train.scores import by_bucket, mean, shown
 from draftproof.train.settings import TrainSettings
@@ -41,10 +45,12 @@ from draftproof.train.trainer import Settings, Text, Trainer
 _TEXT_SHARE = 0.25  # of the time; reading them takes about half as long again
 _LOOK_SHARE = 0.08  # of the time, for looking at held-out texts
 _SAVE_SECONDS = 30.0
+_FEW = 100  # steps after which a new head knows next to nothing
 _DEEPEN = 0.5  # share of a new head's steps that look one draft ahead: half the time of the others
 _ROOTS = 0.25  # share of the places that later drafts are learned at
 # What a drafter's files are called, or how their names begin.
 _WRITES = ("model", "README", "generation_config", "tokenizer", "special_tokens", "chat_template", "vocab", "merges")
+_LEARNED = (".json", ".safetensors")  # of a drafter's folder, what tells it from another one
 Say = Callable[[str], None]
 
 
@@ -55,27 +61,44 @@ class Job:
     settings: TrainSettings
     say: Say
     kind: Kind = KINDS["eagle"]
-    _state: dict[str, Any] = field(default_factory=dict)
+    _folder: RunFolder = field(init=False)
 
-    @property
-    def work(self) -> Path:
-        """Where what is under way lies."""
-        return self.settings.out / "work"
+    def __post_init__(self) -> None:
+        self._folder = RunFolder(self.settings.out / "work")
 
     def run(self, command: list[str]) -> dict[str, Any]:
         """Everything that is left; the report. Raises InputError for what can't be used, before anything is written."""
         settings, source = self.settings, resolve(self.settings.model)
         loader = Loader(Cache(settings.cache_dir), self.say)
-        data, held = self._prompts()
         target = Target(loader.folder(source), loader.config(source), source.name)
         self.kind.check(target, settings)
         initial = None if settings.init is None else self.kind.load(settings.init, target)
         self._check_out(target)
-        if settings.texts is not None and not self._path.is_file():
-            written(settings.texts)
-        self._begin(digest(data + held))
-        material = Material(self.work, data, settings.seed, settings.max_new, make_up=settings.data is None)
-        self._write_texts(material, held)
+        config = AutoConfig.from_pretrained(target.folder, local_files_only=True)
+        vocab_size = int(config.get_text_config().vocab_size)
+        fit = Fit(Tokenizer.from_folder(target.folder), vocab_size, context_limit(config) or 2048)
+        asked = self._asked(fit)
+        contents = loader.cache.content_hash
+        given = {
+            "target": (f"the model {source.name}", contents(source.files)),
+            "prompts": (str(settings.data or "the list of shipped prompts"), digest(asked)),
+            "initial": ("the drafter to start from", None),
+        }
+        if settings.init is not None:
+            files = sorted(path for path in settings.init.iterdir() if path.suffix in _LEARNED)
+            given["initial"] = (f"the drafter in {settings.init}", contents(files))
+        if settings.texts is not None and not self._folder.is_begun:
+            written(settings.texts, vocab_size, given["target"][1])
+        self._folder.begin({"kind": self.kind.name} | settings.identity, given)
+        try:
+            return self._run(loader, source, target, initial, self._material(asked, fit, vocab_size), command)
+        finally:
+            self._folder.leave()
+
+    def _run(
+        self, loader: Loader, source: Any, target: Target, initial: Any, material: Material, command: list[str]
+    ) -> dict[str, Any]:
+        settings = self.settings
         module = load_module(target.folder)
         texts, evals = material.texts(self._state["parts"]), material.held_out()
         trainer = self._trainer(module, texts, initial, lambda run: read_once(run, loader, source, settings))
@@ -83,7 +106,7 @@ class Job:
         first = by_bucket(trainer, evals)
         looking = time.monotonic() - begin
         if "before" not in self._state:
-            self._note(before=first)
+            self._folder.note(before=first)
         self._train(trainer, evals, looking)
         report = self._judged(trainer, evals, target)
         if report["written"]:
@@ -91,93 +114,80 @@ class Job:
             self._write(trainer.head, target, card)
         return report
 
+    @property
+    def _state(self) -> dict[str, Any]:
+        return self._folder.state
+
     # -- what is given -------------------------------------------------------------------------------------------------
 
-    def _prompts(self) -> tuple[list[Asked], list[Asked]]:
-        """Prompts to train on, and of the user's data one in twenty (at most 32) to judge by."""
-        if self.settings.data is None:
-            return asked_of_shipped(self.settings.seed), []
-        asked = asked_of_file(self.settings.data, self.settings.bucket_field)
-        if len(asked) < 20:
-            return asked, []
-        held = set(range(0, len(asked), max(20, len(asked) // 32)))
-        return [a for i, a in enumerate(asked) if i not in held], [asked[i] for i in sorted(held)]
+    def _asked(self, fit: Fit) -> list[Asked]:
+        """All prompts there are, each of which the target can be asked."""
+        data = self.settings.data
+        asked = (
+            asked_of_shipped(self.settings.seed) if data is None else asked_of_file(data, self.settings.bucket_field)
+        )
+        if not fit.chat:
+            self.say("the model has no chat template: prompts are given as plain text")
+        return fitting(asked, fit, data, self.say)
 
     def _check_out(self, target: Target) -> None:
         """What can't be judged against is said at once, and what would be written over is no drafter."""
         out = self.settings.out
         if (out / CONFIG).is_file():
             self.kind.load(out, target)
-        elif out.is_dir() and not self._path.is_file():
+        elif out.is_dir() and not self._folder.is_begun:
             theirs = sorted(path.name for path in out.iterdir() if path.name.startswith(_WRITES))
             if theirs:
                 raise InputError(
                     f"{out} holds {theirs[0]}, which no run made and this one would write over: give another --out"
                 )
 
-    # -- the run's own state -------------------------------------------------------------------------------------------
-
-    def _begin(self, prompts: str) -> None:
-        """Starts the folder, or checks that it holds this very run. prompts: their digest."""
-        if self._path.is_file():
-            try:
-                self._state = json.loads(self._path.read_text())
-            except ValueError as error:
-                raise InputError(f"{self._path} can't be read ({error}): delete {self.work} to begin anew") from error
-            theirs, ours = {"kind": "eagle"} | self._state["settings"], self._identity
-            for name in ours:
-                if theirs.get(name) != ours[name]:
-                    raise InputError(
-                        f"{self.work} holds a run with {name} {theirs.get(name)!r}, this one has {ours[name]!r}: give "
-                        "the same options to go on, or another --out"
-                    )
-            if self._state.get("prompts", prompts) != prompts:
-                given = self.settings.data or "the list of shipped prompts"
-                raise InputError(
-                    f"{given} is not what it was when the run in {self.work} began: give it back as it was to go on, "
-                    "or another --out"
-                )
-            return
-        try:
-            self.work.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"can't make {self.work}: {error.strerror or error}") from error
-        self._state = {"settings": self._identity, "prompts": prompts, "text_seconds": 0.0, "parts": None}
-        self._note()
-
-    @property
-    def _path(self) -> Path:
-        return self.work / "run.json"
-
-    @property
-    def _identity(self) -> dict[str, Any]:
-        return {"kind": self.kind.name} | self.settings.identity
-
-    def _note(self, **more: Any) -> None:
-        self._state |= more
-        write_whole(self._path, json.dumps(self._state, indent=1).encode())
-
     # -- texts ---------------------------------------------------------------------------------------------------------
 
+    def _material(self, asked: list[Asked], fit: Fit, vocab_size: int) -> Material:
+        """All texts of the run, written or taken over as far as they are not there."""
+        settings, own = self.settings, self.settings.data is not None
+        data, held = split(asked, settings.seed) if own else (asked, [])
+        material = Material(self._folder.path, data, settings.seed, settings.max_new, fit, make_up=not own)
+        if settings.texts is None:
+            self._write_texts(material, held)
+        elif self._is_short_of(material):
+            self._folder.note(parts=material.take(settings.texts, vocab_size))
+        return material
+
+    def _is_short_of(self, material: Material) -> bool:
+        parts = self._state["parts"]
+        return parts is None or material.num_parts < parts or not material.has_held_out
+
     def _write_texts(self, material: Material, held: list[Asked]) -> None:
-        if self._state["parts"] is not None:
+        """Those that the time allows; of a run that had them all, those that were lost."""
+        if not self._is_short_of(material):
             return
-        settings, seconds = self.settings, _TEXT_SHARE * 60 * self.settings.minutes
-        if settings.texts is not None:
-            self._note(parts=material.take(settings.texts))
-            return
+        settings = self.settings
         options: dict[str, Any] = {name: getattr(settings, name) for name in ("weights", "cache_dir", "threads")}
         with LLM(settings.model, progress=self.say, **options, **WRITING) as llm:
             material.write_held_out(llm, held)
-            while not material.num_parts or self._state["text_seconds"] < seconds:
+            material.held_out()  # refuses a target that says nothing before more is asked
+            while self._wants_part(material):
                 begin = time.monotonic()
                 material.write_part(llm)
-                self._note(text_seconds=self._state["text_seconds"] + time.monotonic() - begin)
-                done = self._state["text_seconds"]
-                self.say(
-                    f"texts: {material.num_parts} parts, {max(0.0, seconds - done) / 60:.1f} minutes of writing left"
-                )
-        self._note(parts=material.num_parts)
+                material.texts(1)
+                done = self._state["text_seconds"] + time.monotonic() - begin
+                self._folder.note(text_seconds=done)
+                left = max(0.0, self._writing - done) / 60
+                self.say(f"texts: {material.num_parts} parts, {left:.1f} minutes of writing left")
+        self._folder.note(parts=material.num_parts)
+
+    @property
+    def _writing(self) -> float:
+        """Seconds of the run that are for texts."""
+        return _TEXT_SHARE * 60 * self.settings.minutes
+
+    def _wants_part(self, material: Material) -> bool:
+        parts = self._state["parts"]
+        if parts is not None:
+            return bool(material.num_parts < parts)
+        return not material.num_parts or self._state["text_seconds"] < self._writing
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -194,12 +204,14 @@ class Job:
             deepen=_DEEPEN if initial is None else 0.0,
             roots=_ROOTS,
         )
-        state = self.work / "state.pt"
+        state = self._checkpoint
         trainer = self._over(module, head, texts, plan)
         read(trainer)
         if "steps" not in self._state:
             trainer.settings = replace(trainer.settings, steps=self._steps_that_fit(trainer))
-            self._note(steps=trainer.settings.steps)
+            self._folder.note(steps=trainer.settings.steps)
+            if initial is None and trainer.settings.steps < _FEW:
+                self.say(f"only {trainer.settings.steps} steps fit into the time: give more --minutes to learn more")
         elif state.is_file():
             trainer.load(state)
         return trainer
@@ -235,11 +247,15 @@ class Job:
 
         trainer.run(watch=watch)
 
+    @property
+    def _checkpoint(self) -> Path:
+        return self._folder.path / "state.pt"
+
     def _save(self, trainer: Trainer) -> None:
         try:
-            trainer.save(self.work / "state.pt")
+            trainer.save(self._checkpoint)
         except (OSError, RuntimeError) as error:  # torch says a full disk as a RuntimeError
-            raise InputError(self._unwritten(self.work / "state.pt", error)) from error
+            raise InputError(_unwritten(self._checkpoint, error)) from error
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -267,11 +283,11 @@ class Job:
         try:
             self.kind.save(head, self.settings.out, target, card)
         except OSError as error:
-            raise InputError(self._unwritten(self.settings.out, error)) from error
+            raise InputError(_unwritten(self.settings.out, error)) from error
 
-    def _unwritten(self, place: Path, error: Exception) -> str:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return (
-            f"can't write {place} ({reason}); the last checkpoint is kept: free some space, then "
-            "give the same command again"
-        )
+
+def _unwritten(place: Path, error: Exception) -> str:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    number = error.errno if isinstance(error, OSError) else errno.ENOSPC
+    mend = "free some space" if number in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+    return f"can't write {place} ({reason}); the last checkpoint is kept: {mend}, then give the same command again"

@@ -23,7 +23,7 @@ from draftproof.models.student import Student, new_student
 from draftproof.models.student_files import check_folder, load_student, save_student
 from draftproof.text.tokenizer import Tokenizer
 from draftproof.train.medusa import MedusaTrainer, new_heads
-from draftproof.train.settings import TrainSettings
+from draftproof.train.settings import VOCAB, TrainSettings
 from draftproof.train.start import new_head
 from draftproof.train.student import StudentTrainer
 from draftproof.train.texts import Text, frequent
@@ -90,14 +90,15 @@ def _own(head: AnyHead, folder: Path, target: Target) -> AnyHead:
 
 
 def _new_eagle(model: Any, texts: Sequence[Text], settings: TrainSettings) -> AnyHead:
-    ids, length = _frequent(model, texts, settings.draft_vocab), min(64, max(len(text.tokens) for text in texts))
+    ids = _frequent(model, texts, settings.draft_vocab or VOCAB)
+    length = min(64, max(len(text.tokens) for text in texts))
     sample = np.stack([text.tokens[:length] for text in texts if len(text.tokens) >= length][:16])
     config = EagleConfig.of_target(model.config, None, len(ids))
     return new_head(config, model, ids, torch.from_numpy(sample.astype(np.int64)), settings.seed)
 
 
 def _new_medusa(model: Any, texts: Sequence[Text], settings: TrainSettings) -> AnyHead:
-    ids = _frequent(model, texts, settings.draft_vocab)
+    ids = _frequent(model, texts, settings.draft_vocab or VOCAB)
     return new_heads(MedusaConfig.of_target(model.config, draft_vocab_size=len(ids)), model, ids)
 
 

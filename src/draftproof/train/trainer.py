@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -26,10 +27,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from draftproof.errors import CorruptModel
 from draftproof.models.eagle import EagleHead
 from draftproof.train.fused import fused, some_columns
 from draftproof.train.sights import BUDGET, Library, Reader, glance, kept_width, seen
-from draftproof.train.texts import Text
+from draftproof.train.texts import Text, shortened
 from draftproof.train.unroll import Sight, see, unroll
 
 __all__ = ["Score", "Settings", "Text", "Trainer", "padded", "rate"]
@@ -41,7 +43,7 @@ class Settings:
 
     steps: int
     batch_tokens: int = 4096  # positions of a batch, padding included
-    max_length: int = 512  # a longer text is cut
+    max_length: int = 512  # a longer text is cut (`texts.shortened`)
     unroll: int = 4
     decay: float = 0.9
     learning_rate: float = 1e-3
@@ -83,6 +85,7 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self.model.requires_grad_(False)
+        self.texts = [shortened(text, self.settings.max_length) for text in self.texts]
         self._optimiser = torch.optim.AdamW(
             self.head.parameters(), self.settings.learning_rate, (0.9, 0.95), weight_decay=self.settings.weight_decay
         )
@@ -112,6 +115,7 @@ class Trainer:
     def score(self, texts: Sequence[Text]) -> Score:
         """The head's figures on these texts; changes nothing."""
         right, reached, overlap = np.zeros((3, self.settings.unroll))
+        texts = [shortened(text, self.settings.max_length) for text in texts]
         with torch.no_grad():
             for batch in _packed(texts, range(len(texts)), self.settings):
                 found = self._unrolled(self._see([texts[i] for i in batch]))
@@ -132,17 +136,25 @@ class Trainer:
         }
         beside = path.with_name(path.name + ".part")
         try:
-            torch.save(state, beside)
+            with beside.open("wb") as file:
+                torch.save(state, file)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(beside, path)
         finally:
             beside.unlink(missing_ok=True)
 
     def load(self, path: Path) -> None:
-        """Goes on where `save` stopped."""
-        state = torch.load(path, map_location=self.device, weights_only=True)
-        self.head.load_state_dict(state["head"])
-        self._optimiser.load_state_dict(state["optimiser"])
-        self.step, self.losses = int(state["step"]), list(state["losses"])
+        """Goes on where `save` stopped. Raises CorruptModel where the file is not what it wrote."""
+        try:
+            state = torch.load(path, map_location=self.device, weights_only=True)
+            self.head.load_state_dict(state["head"])
+            self._optimiser.load_state_dict(state["optimiser"])
+            self.step, self.losses = int(state["step"]), list(state["losses"])
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
+            raise CorruptModel(
+                f"{path} can't be read: delete it and give the same command again (texts stay, steps begin anew)"
+            ) from error
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
