@@ -190,6 +190,37 @@ def test_where_a_length_changes_the_text_only_the_own_past_counts(own, others):
     assert one(alone, params=ALONE) == crowded.budgets([*crowd, Ask(0, ALONE, 9)])[-1]
 
 
+def test_a_drafter_that_ends_its_own_drafts_is_asked_for_a_few_where_drafting_pays():
+    def made(floor):
+        return AdaptiveGamma(8, lambda rows: 10.0 + 2 * rows, 0.5, floor=floor)
+
+    plain, floored = (play(made(floor), 0.4, 300)[100:] for floor in (1, 3))
+    assert 1 in plain
+    assert set(floored) >= {3}
+    assert not {1, 2} & set(floored)
+    policy = made(3)
+    play(policy, 0.0, 60)
+    assert set(play(policy, 0.0, 60)) == {0, 1}  # nothing pays: only tries of one token
+    assert one(made(3), most=2) == 2  # never more than could reach the text
+    with pytest.raises(InvalidParams, match="floor must be at least 1"):
+        made(0)
+
+
+def test_a_floor_is_of_a_sequence_alone_and_of_one_whose_text_it_could_change():
+    def crowd(floor, params):
+        policy = AdaptiveGamma(4, lambda rows: float(rows), 0.1, min_rows=2, floor=floor)
+        asks = [Ask(seq, params, 9) for seq in range(3)]
+        policy.budgets(asks)
+        for _ in range(30):
+            policy.observe([outcome(seq, 1, 1) for seq in range(3)])
+            policy.observe([outcome(seq, 1, 0) for seq in range(3)])
+        return policy.budgets(asks)
+
+    assert crowd(1, PARAMS) == crowd(3, PARAMS)  # a row costs more the more there are
+    assert crowd(1, ALONE) == [1, 1, 1]
+    assert crowd(3, ALONE) == [3, 3, 3]  # the same whatever is beside it
+
+
 def test_a_new_sequence_is_taken_for_one_of_its_bucket():
     policy = AdaptiveGamma(8)
     for seq in range(4):

@@ -34,7 +34,7 @@ from draftproof.protocols import KVCache, Noise, Target
 from draftproof.types import Commit, FloatArray, Logits, StepBatch, StepItem
 
 States = NDArray[np.float32]
-MIN_PATH = 0.25  # another forward of the head pays about where its tokens are kept one time in seven
+MIN_PATH = 0.5  # another forward of the head and row of the target pay about from here on (docs/LOG.md)
 
 
 class Head(Target, Protocol):

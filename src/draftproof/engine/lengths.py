@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from draftproof.drafters.eagle import MIN_PATH
 from draftproof.drafters.tree_shape import Prices
 from draftproof.planner.cost import CostCurve
 from draftproof.sched.adaptive import AdaptiveGamma, ExtraCosts
@@ -25,6 +24,8 @@ _CHAIN_ACCEPTANCE, _LONGEST = 0.5, 8  # of the chain that a tree has to beat
 _BRANCH_COST = {"invariant": 0.7, "fast": 0.7}
 _GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6, "eagle": 4, "cascade": 16}
 _GAMMA_MAX["medusa"] = 4
+_FLOOR = {"eagle": 2, "cascade": 2}  # a head ends its chain where it is unsure (docs/LOG.md)
+_TREE_PATH = 0.25  # a branch's end is grown on from this probability
 
 
 def draft_policy(
@@ -41,9 +42,9 @@ def draft_policy(
         return FixedGamma(0)
     most = _GAMMA_MAX.get(drafter, 6)
     if curve is not None:
-        return AdaptiveGamma.measured(most, curve, _label(curve, drafter))
+        return AdaptiveGamma.measured(most, curve, _label(curve, drafter), floor=_FLOOR.get(drafter, 1))
     cost = cost_table(_STEP_COST)
-    return AdaptiveGamma(most, cost, draft_cost * cost(1), min_rows, _EXTRA_COSTS)
+    return AdaptiveGamma(most, cost, draft_cost * cost(1), min_rows, _EXTRA_COSTS, _FLOOR.get(drafter, 1))
 
 
 def _label(curve: CostCurve, drafter: str) -> str:
@@ -80,4 +81,4 @@ def tree_prices(curve: CostCurve | None, draft_cost: float, numerics: Numerics, 
     rate = max(made / (step(1 + length) + draft(length)) for length, made in enumerate(tokens, 1))
     row = max(0.0, step(1 + _LONGEST) - step(3)) / (_LONGEST - 2)
     branch = _BRANCH_COST[numerics] * step(1)  # relative to a step, so that it holds on faster machines, too
-    return Prices(row * rate, branch * rate, MIN_PATH, repeats=numerics == "invariant")
+    return Prices(row * rate, branch * rate, _TREE_PATH, repeats=numerics == "invariant")

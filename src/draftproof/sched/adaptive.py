@@ -12,6 +12,9 @@ candidate. The more sequences there are, the more a row costs of what a token co
 
 A sequence nothing is known of is taken for one like the others of its bucket.
 
+A drafter that ends its own draft where it is unsure is not asked for fewer than `floor` drafts of a sequence alone: what a
+draft costs there is spent only where it knows that the draft is likely, which the mean acceptance does not tell.
+
 A budget counts on drafts that may not come. Once they are there, `worth` chooses again among those that may be cut:
 with their real number, and with what the widths that are ready make of it.
 
@@ -55,7 +58,8 @@ class AdaptiveGamma:
 
     cost: time of a forward over so many rows, in any unit; None is `NEARLY_FLAT` (milliseconds).
     draft_cost: time of one draft token of one sequence, in the same unit. min_rows: rows a step has anyway.
-    costs: what further sequences, and any drafting at all, add to a step.
+    costs: what further sequences, and any drafting at all, add to a step. floor: of the draft length of a sequence alone,
+    where drafting pays.
     A sequence whose guesses do not pay tries one token again after 8, 16, 32, ... up to 256 rounds.
     """
 
@@ -66,6 +70,7 @@ class AdaptiveGamma:
         draft_cost: float = 0.0,
         min_rows: int = 1,
         costs: ExtraCosts = NO_EXTRA_COSTS,
+        floor: int = 1,
     ) -> None:
         if gamma_max < 0 or min(draft_cost, costs.sequence, costs.drafting) < 0 or min_rows < 1:
             raise InvalidParams("gamma_max and all costs must be >= 0, min_rows >= 1")
@@ -82,10 +87,12 @@ class AdaptiveGamma:
         def draft(depth: int, num_sequences: int) -> float:  # drafting goes level by level, all sequences at once
             return depth * draft_cost * step(num_sequences, num_sequences) / plain
 
-        self._start(gamma_max, step, draft, ready)
+        self._start(gamma_max, step, draft, ready, floor)
 
     @classmethod
-    def measured(cls, gamma_max: int, curve: CostCurve, drafter: str, context: float | None = None) -> AdaptiveGamma:
+    def measured(
+        cls, gamma_max: int, curve: CostCurve, drafter: str, context: float | None = None, floor: int = 1
+    ) -> AdaptiveGamma:
         """With the costs of a device; drafter: its label there. Raises InputError where the curve has no such label."""
         policy = cls.__new__(cls)
 
@@ -95,12 +102,14 @@ class AdaptiveGamma:
         def draft(depth: int, num_sequences: int) -> float:
             return curve.draft(drafter, num_sequences, depth, context)
 
-        policy._start(gamma_max, step, draft, step)
+        policy._start(gamma_max, step, draft, step, floor)
         return policy
 
-    def _start(self, gamma_max: int, step: _Cost, draft: _Cost, ready: _Cost) -> None:
+    def _start(self, gamma_max: int, step: _Cost, draft: _Cost, ready: _Cost, floor: int) -> None:
         """ready: a step whose width needs no preparation."""
-        self.gamma_max = gamma_max
+        if floor < 1:
+            raise InvalidParams(f"floor must be at least 1, got {floor}")
+        self.gamma_max, self._floor = gamma_max, min(floor, gamma_max)
         self._step, self._draft, self._ready = step, draft, ready
         self._steps: dict[int, NDArray[np.float64]] = {}
         self._ready_steps: dict[int, NDArray[np.float64]] = {}
@@ -137,6 +146,9 @@ class AdaptiveGamma:
             drafts = sum(gammas)
             for index, gamma in zip(shared, self._share(len(asks), [reach[i] for i in shared], drafts), strict=True):
                 gammas[index] = gamma
+        for index, ask in enumerate(asks):
+            if gammas[index] and (ask.alone or len(asks) == 1):
+                gammas[index] = max(gammas[index], min(self._floor, ask.most))
         return [self._offer(record, ask, gamma) for record, ask, gamma in zip(records, asks, gammas, strict=True)]
 
     def _meet(self, ask: Ask) -> Record:
