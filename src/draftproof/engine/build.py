@@ -20,7 +20,7 @@ from draftproof.engine.cost_file import read_cost
 from draftproof.engine.draft_model import DraftModel
 from draftproof.engine.heads import Heads
 from draftproof.engine.lengths import draft_policy, relative_cost
-from draftproof.engine.machine import has_cuda
+from draftproof.engine.machine import has_cuda, last_level_cache
 from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
 from draftproof.engine.step import Engine
 from draftproof.errors import PairingError
@@ -41,8 +41,21 @@ from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
 _LANE_BYTES = 1 << 29  # of weights in further compiled copies
+_CACHE_SHARE = 0.75  # of the last cache, that weights may count on
+_MOST_LANES = 3
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
 Report = Callable[[str], None]
+
+
+def num_lanes(weight_bytes: int, cache_bytes: int) -> int:
+    """Compiled copies: one more for each width of step that is kept ready, as far as its weights are small.
+
+    Each copy holds its weights. Where those of one stay in the processor's last cache and those of several don't, a
+    step of another copy takes longer than preparing another width (ADR 8).
+    """
+    in_memory = 1 + min(_MOST_LANES - 1, _LANE_BYTES // weight_bytes)
+    in_cache = int(_CACHE_SHARE * cache_bytes) // weight_bytes
+    return min(in_memory, in_cache) if in_cache else in_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +135,10 @@ class _Builder:
         return target, folder
 
     def _lanes(self, folder: Path) -> int:
-        """Compiled copies: one more for each width of step that is kept ready, as far as its weights are small."""
+        """Compiled copies of the target; steps of plain decoding hardly change their width."""
         if self.options.drafter == "none":
-            return 1  # steps of plain decoding hardly change their width
-        return 1 + min(2, _LANE_BYTES // (folder / "graph.bin").stat().st_size)
+            return 1
+        return num_lanes((folder / "graph.bin").stat().st_size, last_level_cache())
 
     def _torch_target(
         self,

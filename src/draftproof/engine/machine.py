@@ -42,6 +42,20 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def last_level_cache(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    """Bytes of the largest cache of the first core; 0 where the system does not tell."""
+    sizes = [0]
+    for path in folder.glob("index*/size"):
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+        digits = text.rstrip("KM")
+        sizes.append(int(digits) * unit if digits.isdecimal() else 0)
+    return max(sizes)
+
+
 def has_cuda() -> bool:
     """Looks for a device node first: importing torch to learn that there is no GPU costs seconds."""
     if not (Path("/dev/nvidiactl").exists() or os.environ.get("CUDA_VISIBLE_DEVICES")):

@@ -12,8 +12,8 @@ candidate. The more sequences there are, the more a row costs of what a token co
 
 A sequence nothing is known of is taken for one like the others of its bucket.
 
-A drafter that ends its own draft where it is unsure is not asked for fewer than `floor` drafts of a sequence alone: what a
-draft costs there is spent only where it knows that the draft is likely, which the mean acceptance does not tell.
+A drafter that ends its own draft where it is unsure is not asked for fewer than `floor` drafts of a sequence alone: it
+pays for a further one only where it knows that it is likely, which the mean acceptance does not tell.
 
 A budget counts on drafts that may not come. Once they are there, `worth` chooses again among those that may be cut:
 with their real number, and with what the widths that are ready make of it.
@@ -58,8 +58,8 @@ class AdaptiveGamma:
 
     cost: time of a forward over so many rows, in any unit; None is `NEARLY_FLAT` (milliseconds).
     draft_cost: time of one draft token of one sequence, in the same unit. min_rows: rows a step has anyway.
-    costs: what further sequences, and any drafting at all, add to a step. floor: of the draft length of a sequence alone,
-    where drafting pays.
+    costs: what further sequences, and any drafting at all, add to a step. floor: of the draft length of a sequence
+    alone, where drafting pays.
     A sequence whose guesses do not pay tries one token again after 8, 16, 32, ... up to 256 rounds.
     """
 
