@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from draftproof import LLM
+from draftproof.drafters import DRAFTERS
+from draftproof.drafters.eagle import EagleDrafter
 
 TEMPLATE = (
     "{% for m in messages %}{{ '<u>' + m['content'] + '</u>' }}{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
@@ -68,6 +71,15 @@ def other_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache for all tests of a session."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def unsure_heads_draft() -> Iterator[None]:
+    """Heads that were never trained are sure of little and would end most chains at once: here they go on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(EagleDrafter.__init__.__kwdefaults__, "min_path", 0.1)
+        patch.setitem(DRAFTERS["cascade"].factory.__kwdefaults__, "min_path", 0.1)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from draftproof.train.kinds import KINDS
 from draftproof.train.settings import TrainSettings
 from draftproof.train.start import new_head
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("unsure_heads_draft")]
 PROMPTS = ["abc abc abc", "x", "The quick brown fox " * 3, "1 2 3 4 5 6 7"]
 
 

@@ -30,7 +30,7 @@ from draftproof.train.medusa import foresee, new_heads
 from draftproof.train.start import new_head
 from draftproof.train.unroll import see, unroll
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("unsure_heads_draft")]
 V, IDS = 61, torch.tensor([0, 2, 3, 7, *range(8, 61)])
 CONFIG = LlamaConfig(
     vocab_size=V,
