@@ -31,6 +31,9 @@ def test_a_run_goes_on_as_itself_alone(tmp_path):
     again.leave()
     with pytest.raises(InputError, match="holds a run with seed 0, this one has 1"):
         RunFolder(tmp_path / "w").begin(IDENTITY | {"seed": 1}, GIVEN)
+    with pytest.raises(InputError, match="holds a run with seed 0") as refused:
+        RunFolder(tmp_path / "w").begin(IDENTITY | {"seed": 1}, GIVEN)
+    assert refused.value.__traceback__ is not None  # it keeps the refused one alive, which may not keep others out
     for name in GIVEN:
         called = GIVEN[name][0]
         with pytest.raises(InputError, match=f"{called} is not what it was when the run in .* began"):

@@ -47,6 +47,13 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"can't make {self.path}: {error.strerror or error}") from error
         self._take()
+        try:
+            self._enter(identity, given)
+        except BaseException:
+            self.leave()
+            raise
+
+    def _enter(self, identity: Mapping[str, Any], given: Given) -> None:
         if self.is_begun:
             self.state = self._read()
             self._check(identity, given)
