@@ -35,7 +35,7 @@ class Line:
 def fingerprint(path: Path) -> str:
     """SHA-256 of the file, in hex. Raises InputError where it can't be read."""
     digest = hashlib.sha256()
-    check_file(path)
+    _check_file(path)
     try:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
@@ -47,7 +47,7 @@ def fingerprint(path: Path) -> str:
 
 def read_lines(path: Path) -> Iterator[Line]:
     """All lines, one after another. Raises InputError where the file as a whole can't be read."""
-    check_file(path)
+    _check_file(path)
     try:
         with path.open("rb") as file:
             magic = file.read(len(_PARQUET))
@@ -61,7 +61,7 @@ def read_lines(path: Path) -> Iterator[Line]:
         raise _unreadable(path, error) from error
 
 
-def check_file(path: Path) -> None:
+def _check_file(path: Path) -> None:
     """Raises InputError for a pipe or a device: data is read more than once."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(f"the data {path} is no regular file, and is read more than once: save it to a file first")

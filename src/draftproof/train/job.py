@@ -149,20 +149,16 @@ class Job:
         settings, own = self.settings, self.settings.data is not None
         data, held = split(asked, settings.seed) if own else (asked, [])
         material = Material(self._folder.path, data, settings.seed, settings.max_new, fit, make_up=not own)
-        if settings.texts is None:
-            self._write_texts(material, held)
-        elif self._is_short_of(material):
-            self._folder.note(parts=material.take(settings.texts, vocab_size))
-        return material
-
-    def _is_short_of(self, material: Material) -> bool:
         parts = self._state["parts"]
-        return parts is None or material.num_parts < parts or not material.has_held_out
+        if parts is None or material.num_parts < parts or not material.has_held_out:
+            if settings.texts is None:
+                self._write_texts(material, held)
+            else:
+                self._folder.note(parts=material.take(settings.texts, vocab_size))
+        return material
 
     def _write_texts(self, material: Material, held: list[Asked]) -> None:
         """Those that the time allows; of a run that had them all, those that were lost."""
-        if not self._is_short_of(material):
-            return
         settings = self.settings
         options: dict[str, Any] = {name: getattr(settings, name) for name in ("weights", "cache_dir", "threads")}
         with LLM(settings.model, progress=self.say, **options, **WRITING) as llm:
