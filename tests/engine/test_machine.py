@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from draftproof.engine.build import num_lanes
+from draftproof.engine import placement
 from draftproof.engine.machine import last_level_cache
+from draftproof.engine.placement import num_lanes
 
 MIB = 1 << 20
 
@@ -35,3 +36,24 @@ def test_the_largest_cache_is_the_last(tmp_path):
 )
 def test_copies_are_as_many_as_the_cache_holds_or_the_memory_allows(weights, cache, copies):
     assert num_lanes(weights * MIB, cache * MIB) == copies
+
+
+class Weights:
+    """A model of so many bytes that counts how often it was warmed up."""
+
+    def __init__(self, weight_bytes):
+        self.weight_bytes, self.warmed = weight_bytes, 0
+
+    def warm_up(self):
+        self.warmed += 1
+
+
+def test_large_models_lay_out_their_weights_before_they_are_moved(monkeypatch):
+    seen = []
+    monkeypatch.setattr(placement.huge_pages, "collapse", lambda before: seen.append(before) or 3 << 21)
+    small, large = Weights(MIB), Weights(100 * MIB)
+    assert placement.settle([small, None, large], [(0, 1)], huge=True) == 3 << 21
+    assert (small.warmed, large.warmed, seen) == (0, 1, [[(0, 1)]])
+    assert placement.settle([large], [], huge=False) == 0
+    assert placement.settle([small, object()], [], huge=True) == 0
+    assert (small.warmed, large.warmed, len(seen)) == (0, 2, 1)

@@ -152,7 +152,7 @@ def sampling_params(args: argparse.Namespace) -> SamplingParams:
     return SamplingParams(**given)
 
 
-def load(args: argparse.Namespace, progress: Callable[[str], None]) -> LLM:
-    """The model and drafter that the options name."""
-    engine = {name: getattr(args, name) for name in ENGINE_OPTIONS}
+def load(args: argparse.Namespace, progress: Callable[[str], None], *, one_text: bool = False) -> LLM:
+    """The model and drafter that the options name. one_text: what makes later texts faster is not worth its time."""
+    engine = {name: getattr(args, name) for name in ENGINE_OPTIONS} | {"huge_pages": not one_text}
     return LLM(args.model, drafter=args.drafter, cache_dir=args.cache_dir, progress=progress, **engine)

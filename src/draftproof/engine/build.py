@@ -22,10 +22,12 @@ from draftproof.engine.heads import Heads
 from draftproof.engine.lengths import draft_policy, relative_cost
 from draftproof.engine.machine import has_cuda, last_level_cache
 from draftproof.engine.options import HEAD_DRAFTERS, EngineOptions
+from draftproof.engine.placement import num_lanes, settle
 from draftproof.engine.step import Engine
 from draftproof.errors import PairingError
 from draftproof.kv.ledger import PageLedger
 from draftproof.models import folder as folders
+from draftproof.models import huge_pages
 from draftproof.models.cache import Cache
 from draftproof.models.load import Loader, resolve_weights
 from draftproof.models.pairing import check_pairing
@@ -40,22 +42,8 @@ from draftproof.text.tokenizer import Tokenizer
 from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
-_LANE_BYTES = 1 << 29  # of weights in further compiled copies
-_CACHE_SHARE = 0.75  # of the last cache, that weights may count on
-_MOST_LANES = 3
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
 Report = Callable[[str], None]
-
-
-def num_lanes(weight_bytes: int, cache_bytes: int) -> int:
-    """Compiled copies: one more for each width of step that is kept ready, as far as its weights are small.
-
-    Each copy holds its weights. Where those of one stay in the processor's last cache and those of several don't, a
-    step of another copy takes longer than preparing another width (ADR 8).
-    """
-    in_memory = 1 + min(_MOST_LANES - 1, _LANE_BYTES // weight_bytes)
-    in_cache = int(_CACHE_SHARE * cache_bytes) // weight_bytes
-    return min(in_memory, in_cache) if in_cache else in_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +237,7 @@ def build_each(options: Sequence[EngineOptions], report: Report, *, exact_drafts
     exact_drafts: draft models have the target's numerics, so that drafts do not depend on batch mates either.
     Raises as `build` does.
     """
-    begin = time.perf_counter()
+    begin, mapped = time.perf_counter(), huge_pages.ranges()
     trees = [each for each in options if each.drafts_trees]
     builder = _Builder([*trees, *options][0], report)
     builder.look_ahead(options)
@@ -261,15 +249,19 @@ def build_each(options: Sequence[EngineOptions], report: Report, *, exact_drafts
     if exact_drafts:
         builder.draft_numerics = target.numerics
     caching = prefix_caching(options, target)
-    built = []
+    built: list[Built] = []
     for each in options:
         builder.options = each
         drafter = builder.drafter(target, tokenizer)
         limits, policy = limits_of(each, target, prefix_cache=caching), builder.policy(target)
         scheduler = BatchScheduler(ledger, limits, policy)
         engine = Engine(target, drafter, scheduler, ledger, PhiloxNoise())
-        info = _info(builder, engine, scheduler.max_len, caching) | {"load_s": time.perf_counter() - begin}
+        info = _info(builder, engine, scheduler.max_len, caching)
         built.append(Built(engine, tokenizer, ledger, info, folder, builder.draft, limits, policy))
+    drafts = [one.draft.target for one in built if one.draft is not None]
+    moved = settle([target, *drafts], mapped, huge=options[0].huge_pages)
+    for one in built:
+        one.info.update(huge_page_bytes=moved, load_s=time.perf_counter() - begin)
     return built
 
 

@@ -49,6 +49,7 @@ class EngineOptions:
     enable_prefix_caching: bool | None = None
     tree: str | None = None  # of eagle, medusa, cascade, as of `drafters.tree_shape.parse_shape`; None drafts chains
     draft_weights: str = "auto"  # of a drafter's second model; "auto": as the target's
+    huge_pages: bool = True
 
     def __post_init__(self) -> None:
         checks = [
@@ -60,6 +61,7 @@ class EngineOptions:
             ("chunk_rows", _within(self.chunk_rows, 1, 8192), "an integer in 1..8192"),
             ("threads", _within(self.threads, 1, 4096, optional=True), "None or an integer in 1..4096"),
             ("kv_memory", _within(self.kv_memory, 1, 1 << 60, optional=True), "None or a number of bytes > 0"),
+            ("huge_pages", isinstance(self.huge_pages, bool), "True or False"),
             ("enable_prefix_caching", self.enable_prefix_caching in (None, True, False), "None, True or False"),
         ]
         for name, holds, must in checks:

@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from draftproof.errors import InputError
 from draftproof.kv.pages import PagedStore
+from draftproof.models.batch import Rows, flat_batch
 from draftproof.models.feed import Feed
 from draftproof.models.flat import layout, padded
 from draftproof.models.forks import Forks
 from draftproof.models.graph import PAGE_SIZE, GraphInfo, compile_graph, read_info
 from draftproof.models.lanes import Lanes
 from draftproof.rules.host import HostLogits
-from draftproof.types import Moves, Numerics, StepBatch, TargetOutput
+from draftproof.types import Moves, Numerics, Slots, StepBatch, TargetOutput
 
 Lines = tuple[NDArray[np.float32] | None, int]
 
@@ -148,13 +149,31 @@ class OpenVINOTarget:
         else:
             lane, num_rows = self._lanes.choose(len(laid.rows))
             inputs = padded(inputs, num_rows, self._spare_page)
+        return self._infer_on(lane, inputs, more, laid.rows), laid.places
+
+    def _infer_on(
+        self, lane: int, inputs: Mapping[str, NDArray[Any]], more: Mapping[str, Lines], rows: NDArray[np.int64]
+    ) -> Any:
         request, feed = self._requests[lane], self._feeds[lane]
         for name, array in inputs.items():
             feed.put(name, array)
         for name, (lines, width) in more.items():
-            feed.put_rows(name, lines, laid.rows, (len(inputs["input_ids"]), width))
+            feed.put_rows(name, lines, rows, (len(inputs["input_ids"]), width))
         request.infer()
-        return request, laid.places
+        return request
+
+    def warm_up(self) -> None:
+        """A step that nobody reads in each compiled copy: at its first one a copy lays out its weights anew."""
+        table = np.array([self._spare_page], np.int32)
+        row = Rows(np.zeros(1, np.int32), 1, Slots(table, 0, 1))
+        laid = layout(flat_batch([row], 1), doubled=self.min_rows > 1)
+        inputs = padded(laid.inputs, len(laid.rows), self._spare_page)
+        for lane in range(len(self._requests)):
+            self._infer_on(lane, inputs, self._more_inputs(), laid.rows)
+
+    def _more_inputs(self) -> Mapping[str, Lines]:
+        """What the graph takes beside tokens, as zeros."""
+        return {}
 
     def move(self, moves: Moves) -> None:
         """Copies kept rows together after a tree round."""

@@ -7,13 +7,14 @@ Does not know: drafts, sequences, where the states come from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftproof.models.eagle_config import EagleConfig
-from draftproof.models.openvino import OpenVINOTarget
+from draftproof.models.openvino import Lines, OpenVINOTarget
 from draftproof.rules.host import HostLogits
 from draftproof.types import StepBatch
 
@@ -38,6 +39,9 @@ class OpenVINOHead(OpenVINOTarget):
         attention = 2 * size * (wide + 2 * config.num_kv_heads * config.head_dim) + wide * size
         read = size * (len(config.feature_layers) * size + 3 * inner + config.draft_vocab_size) + attention
         return round(stored * read / (read + config.vocab_size * size))
+
+    def _more_inputs(self) -> Mapping[str, Lines]:
+        return {"features": (None, self.feature_width), "own": (None, self.hidden_width)}
 
     def draft(
         self, batch: StepBatch, features: NDArray[np.float32] | None, own: NDArray[np.float32] | None

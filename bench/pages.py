@@ -1,0 +1,137 @@
+"""python -m bench.pages: what huge pages for the weights bring, and what they take.
+
+Plain decoding and a draft head, each with weights on huge pages and as they come, in processes of their own that take
+turns prompt by prompt in shuffled order; each repeat has new processes, for where memory lies is luck that lasts as
+long as one. Held-out chat prompts, demo model, int8, greedy, one stream. Every text must be the same.
+Writes bench/results/pages.json; exit code 1 when a text differs.
+
+Does not know: how memory is moved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from bench import provenance, results, stats
+from bench.groups import Config
+from bench.turns import command
+from bench.worker import Worker
+from draftproof.train.prompts import HELD_OUT
+
+RESULTS = provenance.ROOT / "bench" / "results"
+DRAFTERS = ("none", "eagle")
+SEED = 7
+SETTLE_S = 0.15  # until the threads of the engine before are asleep
+
+
+def _worker(drafter: str, huge: bool) -> Worker:
+    name = f"{drafter} {'huge' if huge else 'small'}"
+    config = Config(name, "ours", {"drafter": drafter, "huge_pages": huge})
+    return Worker(name, command(config, {}), provenance.ROOT / ".cache" / "bench" / "pages" / f"{name}.log")
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every run of every repeat."""
+    runs, order = [], random.Random(SEED)
+    for repeat in range(options.repeats):
+        with ExitStack() as stack:
+            workers = {
+                f"{drafter} {'huge' if huge else 'small'}": stack.enter_context(_worker(drafter, huge))
+                for drafter in DRAFTERS
+                for huge in (False, True)
+            }
+            for number, prompt in enumerate(HELD_OUT[: options.prompts]):
+                for name in order.sample(list(workers), len(workers)):
+                    if not number:
+                        _run(workers[name], prompt, 16)  # warm
+                    answer = _run(workers[name], prompt, options.tokens)
+                    runs.append({"config": name, "bucket": "held out", "prompt": number, "repeat": repeat, **answer})
+                print(f"repeat {repeat + 1}: {number + 1} of {options.prompts}", file=sys.stderr, flush=True)
+    return runs
+
+
+def _run(worker: Worker, prompt: str, num_tokens: int) -> dict[str, Any]:
+    answer = worker.ask("run", prompts=[prompt], num_tokens=num_tokens, sampling={"seed": SEED})
+    time.sleep(SETTLE_S)
+    return {
+        "seconds": answer["seconds"],
+        "counts": answer["counts"],
+        "forward_s": answer["meter"]["forward_s"],
+        "rounds": answer["meter"]["rounds"],
+        "ids": answer["digests"],
+    }
+
+
+def loading(repeats: int) -> list[dict[str, Any]]:
+    """Load time and memory of each form, with the demo's head, in a process of its own each time."""
+    rows = []
+    for _ in range(repeats):
+        for huge in (False, True):
+            with _worker("eagle", huge) as worker:
+                info = worker.hello["info"]
+                rows.append({"huge": huge, "load_s": info["load_s"], "huge_page_bytes": info["huge_page_bytes"]})
+    return rows
+
+
+def judged(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Small over huge pages by drafter: whole time, and time of the target's steps."""
+    rows = []
+    for drafter in DRAFTERS:
+        pairs = stats.pairs(runs, f"{drafter} huge", f"{drafter} small", "held out")
+        whole = stats.ratio_of_costs(pairs, lambda run: run["seconds"] / sum(run["counts"]))
+        steps = stats.ratio_of_costs(pairs, lambda run: run["forward_s"] / run["rounds"])
+        if whole is None or steps is None:
+            continue
+        rows.append(
+            {
+                "drafter": drafter,
+                "speed_up": whole.value,
+                "low": whole.low,
+                "high": whole.high,
+                "steps": steps.value,
+                "same_texts": sum(run["ids"] == other["ids"] for run, other in pairs) / len(pairs),
+            }
+        )
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 when every text is the same."""
+    parser = argparse.ArgumentParser(prog="python -m bench.pages", description=__doc__.partition("\n")[0])
+    parser.add_argument("--prompts", type=int, default=8, help="held-out prompts (default 8)")
+    parser.add_argument("--tokens", type=int, default=128, help="tokens of each text (default 128)")
+    parser.add_argument("--repeats", type=int, default=4, help="sets of new processes (default 4)")
+    parser.add_argument("--out", type=Path, default=RESULTS / "pages.json")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser.parse_args(given)
+    started = provenance.begin(given, "bench.pages", SEED)
+    runs, loads = measure(options), loading(options.repeats)
+    rows = judged(runs)
+    content = {
+        "title": "weights on huge pages, one stream, int8",
+        "provenance": provenance.end(started),
+        "rows": rows,
+        "loads": loads,
+        "runs": [{key: value for key, value in run.items() if key != "ids"} for run in runs],
+    }
+    results.write(options.out, content)
+    for row in rows:
+        print(
+            f"{row['drafter']:6} {row['speed_up']:.2f}x ({row['low']:.2f} .. {row['high']:.2f}), steps of the target "
+            f"{row['steps']:.2f}x, same texts {row['same_texts']:.0%}"
+        )
+    for huge in (False, True):
+        mine = [load["load_s"] for load in loads if load["huge"] == huge]
+        print(f"loading, {'huge' if huge else 'small'} pages: {sum(mine) / len(mine):.2f} s")
+    return 0 if all(row["same_texts"] == 1.0 for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
