@@ -104,6 +104,15 @@ def test_padding_takes_no_lane_that_is_in_use():
     assert [lanes.choose(2)[1] for _ in range(9)] == [3] * 8 + [2]  # the lane of 20 stood idle
 
 
+def test_a_lone_lane_becomes_narrow_again_unless_its_width_is_filled():
+    lanes = Lanes(1, 8.0)
+    assert lanes.choose(4) == (0, 4)
+    assert [lanes.choose(2)[1] for _ in range(6)] == [4, 4, 4, 4, 2, 2]  # eight rows of padding, then its own
+    for _ in range(20):
+        assert lanes.choose(4) == (0, 4)
+        assert [lanes.choose(2)[1] for _ in range(3)] == [4, 4, 4]
+
+
 @given(
     num_lanes=st.integers(1, 4),
     shape_rows=st.floats(1, 50),

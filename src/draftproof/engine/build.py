@@ -213,7 +213,9 @@ class _Builder:
 
     def policy(self, target: Target) -> DraftPolicy:
         """How far the drafter made last may guess."""
-        return draft_policy(name_of(self.options), self.options.gamma, self.curve, self.draft_cost, target.min_rows)
+        one_width = getattr(target, "num_lanes", 2) == 1
+        name, gamma = name_of(self.options), self.options.gamma
+        return draft_policy(name, gamma, self.curve, self.draft_cost, target.min_rows, one_width=one_width)
 
 
 def _early_tokenizer(source: ModelSource) -> Tokenizer | None:

@@ -24,27 +24,36 @@ _CHAIN_ACCEPTANCE, _LONGEST = 0.5, 8  # of the chain that a tree has to beat
 _BRANCH_COST = {"invariant": 0.7, "fast": 0.7}
 _GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6, "eagle": 4, "cascade": 16}
 _GAMMA_MAX["medusa"] = 4
-_FLOOR = {"eagle": 2, "cascade": 2}  # a head ends its chain where it is unsure (docs/LOG.md)
+# A head ends its chain where it is unsure, so it may be asked for two. Where only one width at a time is ready, a third
+# row now and then costs another width, or a row more in every step: more than it brings (docs/LOG.md).
+_FLOOR = {"eagle": 2, "cascade": 2}
 _TREE_PATH = 0.25  # a branch's end is grown on from this probability
 
 
 def draft_policy(
-    drafter: str, gamma: int | None, curve: CostCurve | None, draft_cost: float, min_rows: int
+    drafter: str,
+    gamma: int | None,
+    curve: CostCurve | None,
+    draft_cost: float,
+    min_rows: int,
+    *,
+    one_width: bool = False,
 ) -> DraftPolicy:
     """A fixed draft length where one was given; else what pays, up to the drafter's cap.
 
     curve: the device's own costs, with the drafter's label; None takes a small CPU's. draft_cost: of one draft token,
-    in plain steps. Raises InputError for a curve that does not know the drafter.
+    in plain steps. one_width: steps of one width at a time are ready. Raises InputError for a curve that does not know
+    the drafter.
     """
     if gamma is not None:
         return FixedGamma(gamma)
     if drafter == "none":
         return FixedGamma(0)
-    most = _GAMMA_MAX.get(drafter, 6)
+    most, floor = _GAMMA_MAX.get(drafter, 6), 1 if one_width else _FLOOR.get(drafter, 1)
     if curve is not None:
-        return AdaptiveGamma.measured(most, curve, _label(curve, drafter), floor=_FLOOR.get(drafter, 1))
+        return AdaptiveGamma.measured(most, curve, _label(curve, drafter), floor=floor)
     cost = cost_table(_STEP_COST)
-    return AdaptiveGamma(most, cost, draft_cost * cost(1), min_rows, _EXTRA_COSTS, _FLOOR.get(drafter, 1))
+    return AdaptiveGamma(most, cost, draft_cost * cost(1), min_rows, _EXTRA_COSTS, floor)
 
 
 def _label(curve: CostCurve, drafter: str) -> str:

@@ -4,8 +4,8 @@ A graph of dynamic shape prepares each of its nodes anew when the rows of a step
 of a step of 9 on two cores with 30 layers, and drafts make that happen all the time. So lanes keep different shapes
 ready, and a step may be padded with a few rows that nobody reads to one of them. A prompt's shape hardly comes twice:
 its lane is free for another one afterwards. Padding is rent: once that of a width has cost what its own shape costs, it
-gets one, if a lane stood idle meanwhile. So padding costs at most twice what the best
-choice would have, as in ski rental (Karlin et al. 1988).
+gets one, if a lane stood idle meanwhile or nothing that ran in it filled its shape. So padding costs at most twice what
+the best choice would have, as in ski rental (Karlin et al. 1988).
 
 Invariant: a step never loses rows. Which lane runs it and how it is padded changes no bit of its rows where numerics
 are invariant; the self-check at load runs through here too.
@@ -28,6 +28,7 @@ class Lanes:
         self._price = 0.75 * shape_rows
         self._shapes = [0] * num_lanes  # rows of the last step; 0 is a shape that won't come again
         self._used = [0] * num_lanes  # when, in steps
+        self._filled = [0] * num_lanes  # when a step last had as many rows of its own
         self._now = 0
         self._rent: dict[int, tuple[int, int]] = {}  # of widths padded now: (when that began, rows added since)
 
@@ -51,6 +52,8 @@ class Lanes:
             lane = self._oldest()
             self._shapes[lane] = num_rows
         self._used[lane] = self._now
+        if self._shapes[lane] == num_rows:
+            self._filled[lane] = self._now
         return lane, self._shapes[lane]
 
     def _buys(self, num_rows: int, padding: int) -> bool:
@@ -63,7 +66,7 @@ class Lanes:
             return False
         del self._rent[num_rows]  # whatever comes of it: it counts from 0 again
         lane = self._oldest()
-        return self._shapes[lane] == 0 or self._used[lane] < since
+        return self._shapes[lane] == 0 or self._filled[lane] < since
 
     def _fitting(self, num_rows: int) -> list[int]:
         """Shapes that are ready and wide enough, and not too wide."""

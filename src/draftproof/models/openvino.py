@@ -117,6 +117,11 @@ class OpenVINOTarget:
         return self._page_bytes * int(self._store.keys[0].shape[0])
 
     @property
+    def num_lanes(self) -> int:
+        """Compiled copies: so many widths of step can be ready at once."""
+        return len(self._requests)
+
+    @property
     def num_threads(self) -> int:
         """Threads OpenVINO really uses."""
         return int(self._compiled[0].get_property("INFERENCE_NUM_THREADS"))

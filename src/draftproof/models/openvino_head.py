@@ -18,8 +18,10 @@ from draftproof.models.openvino import Lines, OpenVINOTarget
 from draftproof.rules.host import HostLogits
 from draftproof.types import StepBatch
 
-# Compiled copies: one a width of a round's first forward (1 to gamma + 1 rows), one for the single rows after it.
-_LANES = 4
+# Compiled copies. The first forward of a round has a row for each token kept since, the ones after it have one row a
+# sequence; in a single copy, padded, all of them are faster than in several that each hold the weights (docs/LOG.md).
+_LANES = 1
+_SHAPE_ROWS = 8.0  # what another width costs, in rows: 0.35 ms, where a row more costs next to nothing
 
 
 class OpenVINOHead(OpenVINOTarget):
@@ -39,6 +41,9 @@ class OpenVINOHead(OpenVINOTarget):
         attention = 2 * size * (wide + 2 * config.num_kv_heads * config.head_dim) + wide * size
         read = size * (len(config.feature_layers) * size + 3 * inner + config.draft_vocab_size) + attention
         return round(stored * read / (read + config.vocab_size * size))
+
+    def _rows_of_a_shape(self) -> float:
+        return _SHAPE_ROWS
 
     def _more_inputs(self) -> Mapping[str, Lines]:
         return {"features": (None, self.feature_width), "own": (None, self.hidden_width)}

@@ -16,7 +16,7 @@ A drafter that ends its own draft where it is unsure is not asked for fewer than
 pays for a further one only where it knows that it is likely, which the mean acceptance does not tell.
 
 A budget counts on drafts that may not come. Once they are there, `worth` chooses again among those that may be cut:
-with their real number, and with what the widths that are ready make of it.
+with their real number, and with what the widths that are ready make of it (`widths` has what the others would bring).
 
 Invariant: a budget depends on outcomes already committed and on nothing else (contract D2). Where a draft length can
 change the text itself (rule `reject`, whose numbers are keyed by round), it depends on the sequence's own ones only, so
@@ -37,6 +37,7 @@ from draftproof.errors import InvalidParams
 from draftproof.planner.cost import CostCurve
 from draftproof.sched.policy import NEARLY_FLAT, Ask, Offer, StepRows, cost_table
 from draftproof.sched.record import FIRST_WAIT, LONGEST_WAIT, PRIOR, Buckets, Record
+from draftproof.sched.widths import Widths
 from draftproof.types import Commit
 
 _Cost = Callable[[int, int], float]  # (rows of a step, or depth of drafts; sequences) -> time
@@ -115,7 +116,7 @@ class AdaptiveGamma:
         self._ready_steps: dict[int, NDArray[np.float64]] = {}
         self._drafts: dict[int, NDArray[np.float64]] = {}
         self._records: dict[int, Record] = {}
-        self._buckets = Buckets()
+        self._buckets, self._widths = Buckets(), Widths()
         if self._step_costs(1, 1 + gamma_max).min() <= 0 or self._draft_costs(1).min() < 0:
             raise InvalidParams("the cost of a step must be above 0, that of a draft at least 0")
 
@@ -178,10 +179,17 @@ class AdaptiveGamma:
     def _worth(self, chances: Sequence[NDArray[np.float64]], step: StepRows) -> list[int]:
         gains = np.concatenate(chances)
         order = np.argsort(-gains, kind="stable")
-        rows = [step.like(step.rows + count) for count in range(len(order) + 1)]
-        times = _by_rows(self._ready_steps, self._ready, step.num_sequences, int(max(rows)) + 1)
+        rows = [step.rows + count for count in range(len(order) + 1)]
+        like = [step.like(count) for count in rows]
+        times = _by_rows(self._ready_steps, self._ready, step.num_sequences, int(max(like)) + 1)
         tokens = step.num_sequences + np.concatenate(([0.0], np.cumsum(gains[order])))
-        best = int(np.argmax(tokens / np.interp(rows, np.arange(len(times)), times)))
+        now = np.interp(like, np.arange(len(times)), times)
+        best, wished = int(np.argmax(tokens / now)), int(np.argmax(tokens / times[rows]))
+        if wished > best:  # its width is not ready: of those that are, padded or not, more tokens never cost more
+            loss = float(now[best] * tokens[wished] / tokens[best] - times[rows[wished]])
+            if self._widths.wanted(rows[wished], loss, float(now[wished] - times[rows[wished]])):
+                best = wished
+        self._widths.unwanted(rows[wished], float(now[best]), times)
         owners = np.repeat(np.arange(len(chances)), [len(own) for own in chances])
         lengths: list[int] = np.bincount(owners[order[:best]], minlength=len(chances)).tolist()
         return lengths
