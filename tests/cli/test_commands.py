@@ -131,3 +131,10 @@ def test_a_terminal_gets_a_table_and_a_pipe_plain_text(
     out = capsys.readouterr().out
     assert "a title" in out
     assert "─" in out
+
+
+def test_the_package_runs_as_a_module():
+    ran = subprocess.run([sys.executable, "-m", "draftproof", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("draftproof ")
+    wrong = subprocess.run([sys.executable, "-m", "draftproof", "magic"], capture_output=True, text=True, check=False)
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
