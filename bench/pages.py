@@ -2,7 +2,8 @@
 
 Plain decoding and a draft head, each with weights on huge pages and as they come, in processes of their own that take
 turns prompt by prompt in shuffled order; each repeat has new processes, for where memory lies is luck that lasts as
-long as one. Held-out chat prompts, demo model, int8, greedy, one stream. Every text must be the same.
+long as one. Held-out chat prompts, demo model, int8, greedy, one stream. Every text must be the same, with and without
+drafts. Load times and memory (after one text) are of further processes, in shuffled order, too.
 Writes bench/results/pages.json; exit code 1 when a text differs.
 
 Does not know: how memory is moved.
@@ -71,18 +72,20 @@ def _run(worker: Worker, prompt: str, num_tokens: int) -> dict[str, Any]:
 
 def loading(repeats: int) -> list[dict[str, Any]]:
     """Load time and memory of each form, with the demo's head, in a process of its own each time."""
-    rows = []
+    rows, order = [], random.Random(SEED)
     for _ in range(repeats):
-        for huge in (False, True):
+        for huge in order.sample((False, True), 2):
             with _worker("eagle", huge) as worker:
                 info = worker.hello["info"]
-                rows.append({"huge": huge, "load_s": info["load_s"], "huge_page_bytes": info["huge_page_bytes"]})
+                _run(worker, HELD_OUT[0], 128)
+                more = {"huge_page_bytes": info["huge_page_bytes"], "resident_mib": worker.memory_mib()}
+                rows.append({"huge": huge, "load_s": info["load_s"], **more})
     return rows
 
 
 def judged(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Small over huge pages by drafter: whole time, and time of the target's steps."""
-    rows = []
+    rows, texts = [], {run["prompt"]: run["ids"] for run in runs if run["config"] == "none small"}
     for drafter in DRAFTERS:
         pairs = stats.pairs(runs, f"{drafter} huge", f"{drafter} small", "held out")
         whole = stats.ratio_of_costs(pairs, lambda run: run["seconds"] / sum(run["counts"]))
@@ -96,7 +99,8 @@ def judged(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 "low": whole.low,
                 "high": whole.high,
                 "steps": steps.value,
-                "same_texts": sum(run["ids"] == other["ids"] for run, other in pairs) / len(pairs),
+                "same_texts": sum(run["ids"] == texts[run["prompt"]] for pair in pairs for run in pair)
+                / (2 * len(pairs)),
             }
         )
     return rows
@@ -111,6 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS / "pages.json")
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
+    if min(options.prompts, options.tokens, options.repeats) < 1:
+        parser.error("--prompts, --tokens and --repeats must be at least 1")
     started = provenance.begin(given, "bench.pages", SEED)
     runs, loads = measure(options), loading(options.repeats)
     rows = judged(runs)
@@ -128,8 +134,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{row['steps']:.2f}x, same texts {row['same_texts']:.0%}"
         )
     for huge in (False, True):
-        mine = [load["load_s"] for load in loads if load["huge"] == huge]
-        print(f"loading, {'huge' if huge else 'small'} pages: {sum(mine) / len(mine):.2f} s")
+        mine = [load for load in loads if load["huge"] == huge]
+        seconds, size = (sum(load[name] for load in mine) / len(mine) for name in ("load_s", "resident_mib"))
+        print(f"loading, {'huge' if huge else 'small'} pages: {seconds:.2f} s, {size:.0f} MiB after a text")
     return 0 if all(row["same_texts"] == 1.0 for row in rows) else 1
 
 

@@ -43,6 +43,7 @@ class FakeLLM:
     asked: list[tuple[Any, SamplingParams]] = field(default_factory=list)
     arguments: argparse.Namespace | None = None
     closed: bool = False
+    one_text: bool | None = None
 
     @property
     def info(self) -> dict[str, Any]:
@@ -117,9 +118,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeLLM:
     """The model that every command loads."""
     llm = FakeLLM()
 
-    def load(args: argparse.Namespace, progress: Callable[[str], None]) -> FakeLLM:
+    def load(args: argparse.Namespace, progress: Callable[[str], None], *, one_text: bool = False) -> FakeLLM:
         progress("loading")
-        llm.arguments = args
+        llm.arguments, llm.one_text = args, one_text
         return llm
 
     monkeypatch.setattr(options, "load", load)

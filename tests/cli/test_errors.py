@@ -153,7 +153,7 @@ _SLOW = """
 import sys, time
 from draftproof.cli import options
 from draftproof.cli.main import main
-def load(args, progress):
+def load(args, progress, one_text):
     print("ready", flush=True)
     time.sleep(30)
 options.load = load

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from draftproof.cli import options
+from draftproof.cli.main import parser
 from draftproof.types import SamplingParams
 
 Command = Callable[..., Any]
@@ -245,3 +247,19 @@ def test_prompts_from_files_lose_one_line_end(
     monkeypatch.setattr(sys, "stdin", io.StringIO("from a pipe\n"))
     command("generate", "--no-chat", "-")
     assert [prompt for prompt, _ in fake.asked] == ["  two\nlines\n", "from a pipe"]
+
+
+@pytest.mark.parametrize(("more", "one_text"), [([], True), (["--compare"], False)])
+def test_what_later_texts_gain_from_is_left_out_for_one_text(
+    command: Command, fake: Any, more: list[str], one_text: bool
+) -> None:
+    command("generate", "Why?", *more)
+    assert fake.one_text == one_text
+
+
+@pytest.mark.parametrize("one_text", [True, False])
+def test_one_text_leaves_its_weights_where_they_are(monkeypatch: pytest.MonkeyPatch, one_text: bool) -> None:
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(options, "LLM", lambda model, **given: seen.update(given))
+    options.load(parser().parse_args(["generate", "x"]), lambda _: None, one_text=one_text)
+    assert seen["huge_pages"] is not one_text

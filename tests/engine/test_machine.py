@@ -49,11 +49,10 @@ class Weights:
 
 
 def test_large_models_lay_out_their_weights_before_they_are_moved(monkeypatch):
-    seen = []
+    seen, said = [], []
     monkeypatch.setattr(placement.huge_pages, "collapse", lambda before: seen.append(before) or 3 << 21)
     small, large = Weights(MIB), Weights(100 * MIB)
-    assert placement.settle([small, None, large], [(0, 1)], huge=True) == 3 << 21
+    assert placement.settle([small, None, large], [(0, 1)], said.append) == 3 << 21
     assert (small.warmed, large.warmed, seen) == (0, 1, [[(0, 1)]])
-    assert placement.settle([large], [], huge=False) == 0
-    assert placement.settle([small, object()], [], huge=True) == 0
-    assert (small.warmed, large.warmed, len(seen)) == (0, 2, 1)
+    assert placement.settle([small, object()], [], said.append) == 0
+    assert (small.warmed, len(seen), said) == (0, 1, ["moving the weights to huge pages"])

@@ -202,3 +202,22 @@ def test_lanes_and_padding_change_no_bit(numerics: str, graph_folder: Any, tape:
         assert np.array_equal(found[0], found[1])
     else:
         np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("numerics", ["invariant", "fast"])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_warm_up_changes_nothing(numerics: str, lanes: int, graph_folder: Any) -> None:
+    """Neither what steps say afterwards, nor what was written before it, nor what lanes count on."""
+    ids = np.random.default_rng(5).integers(1, 100, 40).astype(np.int32)
+    table, found = np.arange(4, dtype=np.int32), []
+    for warm in (False, True):
+        target = OpenVINOTarget(graph_folder("llama"), kv_bytes=1 << 22, numerics=numerics, lanes=lanes, threads=1)
+        target.verify(flat_batch([Rows(ids[:20], 1, Slots(table, 0, 20), wide=True)], 1))
+        target.verify(flat_batch([Rows(ids[20:24], 1, Slots(table, 20, 4))], 1))
+        if warm:
+            assert target.rows_like(4) == 4.0
+            target.warm_up()
+            assert target.rows_like(4) > 4.0  # it is to be prepared again
+        output = target.verify(flat_batch([Rows(ids[24:27], 1, Slots(table, 24, 3))], 1))
+        found.append(np.stack([output.logits.row(row).copy() for row in range(3)]))
+    assert np.array_equal(*found)

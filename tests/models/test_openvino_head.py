@@ -88,6 +88,17 @@ def test_a_converted_head_says_what_the_head_says(parts, converted, pieces):
         place += 1
 
 
+def test_a_warm_up_of_a_head_changes_nothing(parts, converted):
+    rng = np.random.default_rng(3)
+    tokens = rng.integers(0, 61, 6).astype(np.int32)
+    states = rng.standard_normal((6, converted.feature_width)).astype(np.float32)
+    table = np.array([2], np.int32)
+    converted.draft(flat_batch([Rows(tokens[:4], 4, Slots(table, 0, 4))], 1), states[:4], None)
+    converted.warm_up()
+    logits, _ = converted.draft(flat_batch([Rows(tokens[4:], 2, Slots(table, 4, 2))], 1), states[4:], None)
+    np.testing.assert_allclose(logits.row(0), in_torch(parts, tokens, states, 0)[-1], atol=2e-4)
+
+
 def test_sequences_of_one_forward_keep_to_themselves(parts, converted):
     rng = np.random.default_rng(9)
     texts = [rng.integers(0, 61, size).astype(np.int32) for size in (5, 1, 8)]

@@ -221,6 +221,16 @@ def test_a_floor_is_of_a_sequence_alone_and_of_one_whose_text_it_could_change():
     assert crowd(3, ALONE) == [3, 3, 3]  # the same whatever is beside it
 
 
+def test_a_floor_that_follows_the_machine_is_for_texts_that_do_not_depend_on_it():
+    def lengths(free, params):
+        policy = AdaptiveGamma(8, lambda rows: 10.0 + 2 * rows, 0.5, floor=3, free_floor=free)
+        return set(play(policy, 0.4, 300, params=params)[100:])
+
+    assert lengths(1, ALONE) == lengths(3, ALONE) == lengths(None, ALONE)
+    assert 1 in lengths(1, PARAMS)
+    assert 1 not in lengths(None, PARAMS)
+
+
 def test_a_new_sequence_is_taken_for_one_of_its_bucket():
     policy = AdaptiveGamma(8)
     for seq in range(4):

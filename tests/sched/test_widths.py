@@ -50,6 +50,14 @@ def test_what_a_width_would_cost_others_is_taken_off():
     assert widths.wanted(4, 1.0, 5.0)
 
 
+@pytest.mark.parametrize(("loss", "price"), [(-1.0, 5.0), (0.0, 0.0), (-3.0, -2.0), (1.0, -2.0)])
+def test_what_saves_nothing_is_never_taken(loss, price):
+    """A measured curve may say that three rows cost more than four."""
+    widths = Widths()
+    assert not any(widths.wanted(4, loss, price) for _ in range(50))
+    assert all(lost > 0 for lost in widths._lost.values())
+
+
 def test_few_widths_are_remembered():
     widths = Widths()
     for rows in range(1, 3 * _MOST):
@@ -99,6 +107,23 @@ def test_drafts_that_come_now_and_then_do_not():
     kept, changes = lengths(([1] * 30 + [2]) * 20, price=30.0)
     assert max(kept) == 1
     assert changes == 0
+
+
+def test_steps_without_drafts_count_against_a_width():
+    def asked(between):
+        policy, shapes = AdaptiveGamma(8, lambda rows: 10.0 + rows), Shapes(2, 30.0)
+        policy.budgets([Ask(0, PARAMS, 8)])
+        policy.observe([all_accepted(8)] * 40)
+        kept = []
+        for _ in range(40):
+            kept += policy.worth([Offer(0, 2)], StepRows(1, 1, shapes.like))
+            policy.observe([all_accepted(kept[-1])])
+            for _ in range(between):
+                policy.observe([all_accepted(0)])
+        return max(kept)
+
+    assert asked(0) == 2
+    assert asked(30) == 1
 
 
 def test_what_pays_at_once_is_taken_at_once():

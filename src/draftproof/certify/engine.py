@@ -181,7 +181,7 @@ class EngineReference:
 
 def engine_facts(built: Built) -> dict[str, Any]:
     """JSON-ready: what the engine was made of, and hashes of its files."""
-    info = {key: value for key, value in built.info.items() if key != "load_s"}
+    info = {key: value for key, value in built.info.items() if key not in ("load_s", "huge_page_bytes")}
     found: dict[str, Any] = {"engine": info}
     if built.folder is not None:
         found["files"] = hashes(built.folder)

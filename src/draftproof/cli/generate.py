@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidParams("--logprobs is shown with --json only: add it")
     params = compare.with_seed(params)
     with loading(args.quiet) as progress:
-        llm = options.load(args, progress, one_text=True)
+        llm = options.load(args, progress, one_text=not args.compare)
     with llm:
         prompt = as_prompt(text, args, llm.tokenizer.has_chat_template)
         if args.compare:

@@ -239,7 +239,8 @@ def build_each(options: Sequence[EngineOptions], report: Report, *, exact_drafts
     exact_drafts: draft models have the target's numerics, so that drafts do not depend on batch mates either.
     Raises as `build` does.
     """
-    begin, mapped = time.perf_counter(), huge_pages.ranges()
+    begin, huge = time.perf_counter(), options[0].huge_pages
+    mapped = huge_pages.ranges() if huge else []
     trees = [each for each in options if each.drafts_trees]
     builder = _Builder([*trees, *options][0], report)
     builder.look_ahead(options)
@@ -261,7 +262,7 @@ def build_each(options: Sequence[EngineOptions], report: Report, *, exact_drafts
         info = _info(builder, engine, scheduler.max_len, caching)
         built.append(Built(engine, tokenizer, ledger, info, folder, builder.draft, limits, policy))
     drafts = [one.draft.target for one in built if one.draft is not None]
-    moved = settle([target, *drafts], mapped, huge=options[0].huge_pages)
+    moved = settle([target, *drafts], mapped, report) if huge else 0
     for one in built:
         one.info.update(huge_page_bytes=moved, load_s=time.perf_counter() - begin)
     return built

@@ -59,7 +59,7 @@ def run(llm: LLM, report: Report = lambda _: None) -> dict[str, Any]:
     return {
         "ok": bool(target.numerics == "fast" or numerics["all_equal"]),
         "machine": _machine(llm),
-        "engine": {key: value for key, value in llm.info.items() if key != "load_s"},
+        "engine": {key: value for key, value in llm.info.items() if key not in ("load_s", "huge_page_bytes")},
         "numerics": numerics,
         "fast_drift": _fast_drift(llm, report),
         "weights": _weights(llm, report),

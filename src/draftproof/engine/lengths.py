@@ -25,7 +25,8 @@ _BRANCH_COST = {"invariant": 0.7, "fast": 0.7}
 _GAMMA_MAX = {"suffix": 16, "ngram": 8, "model": 6, "early_exit": 4, "fixed_tree": 6, "eagle": 4, "cascade": 16}
 _GAMMA_MAX["medusa"] = 4
 # A head ends its chain where it is unsure, so it may be asked for two. Where only one width at a time is ready, a third
-# row now and then costs another width, or a row more in every step: more than it brings (docs/LOG.md).
+# row now and then costs another width, or a row more in every step: more than it brings (docs/LOG.md). Where a draft
+# length decides what is said (`reject`), the machine must not: there it is two.
 _FLOOR = {"eagle": 2, "cascade": 2}
 _TREE_PATH = 0.25  # a branch's end is grown on from this probability
 
@@ -49,11 +50,12 @@ def draft_policy(
         return FixedGamma(gamma)
     if drafter == "none":
         return FixedGamma(0)
-    most, floor = _GAMMA_MAX.get(drafter, 6), 1 if one_width else _FLOOR.get(drafter, 1)
+    most, floor = _GAMMA_MAX.get(drafter, 6), _FLOOR.get(drafter, 1)
+    free = 1 if one_width else floor
     if curve is not None:
-        return AdaptiveGamma.measured(most, curve, _label(curve, drafter), floor=floor)
+        return AdaptiveGamma.measured(most, curve, _label(curve, drafter), floor=floor, free_floor=free)
     cost = cost_table(_STEP_COST)
-    return AdaptiveGamma(most, cost, draft_cost * cost(1), min_rows, _EXTRA_COSTS, floor)
+    return AdaptiveGamma(most, cost, draft_cost * cost(1), min_rows, _EXTRA_COSTS, floor, free)
 
 
 def _label(curve: CostCurve, drafter: str) -> str:

@@ -5,7 +5,7 @@ Does not know: engines, drafters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from draftproof.models import huge_pages
@@ -34,13 +34,16 @@ def num_lanes(weight_bytes: int, cache_bytes: int) -> int:
     return min(in_memory, in_cache) if in_cache else in_memory
 
 
-def settle(models: Sequence[object], before: Sequence[huge_pages.Range], *, huge: bool) -> int:
+def settle(models: Sequence[object], before: Sequence[huge_pages.Range], report: Callable[[str], None]) -> int:
     """Models that were just loaded lay out their weights, which then move to huge pages (ADR 12); the bytes moved.
 
-    models: those that can `warm_up` and are large enough to matter do. before: `huge_pages.ranges` of the moment before
-    anything was loaded. huge: False leaves the pages as they are.
+    models: those that can `warm_up` (OpenVINO's) and are large enough to matter do. before: `huge_pages.ranges` of the
+    moment before anything was loaded.
     """
     large = [model for model in models if isinstance(model, _Warm) and model.weight_bytes > _REACH]
+    if not large:
+        return 0
+    report("moving the weights to huge pages")
     for model in large:
         model.warm_up()
-    return huge_pages.collapse(before) if huge and large else 0
+    return huge_pages.collapse(before)

@@ -4,8 +4,8 @@ A graph of dynamic shape prepares each of its nodes anew when the rows of a step
 of a step of 9 on two cores with 30 layers, and drafts make that happen all the time. So lanes keep different shapes
 ready, and a step may be padded with a few rows that nobody reads to one of them. A prompt's shape hardly comes twice:
 its lane is free for another one afterwards. Padding is rent: once that of a width has cost what its own shape costs, it
-gets one, if a lane stood idle meanwhile or nothing that ran in it filled its shape. So padding costs at most twice what
-the best choice would have, as in ski rental (Karlin et al. 1988).
+gets one, if a lane stood idle meanwhile or nothing that ran in it filled its shape. So each shape that is bought has
+cost as much in padding before, as in ski rental (Karlin et al. 1988).
 
 Invariant: a step never loses rows. Which lane runs it and how it is padded changes no bit of its rows where numerics
 are invariant; the self-check at load runs through here too.

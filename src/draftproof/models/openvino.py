@@ -175,6 +175,7 @@ class OpenVINOTarget:
         inputs = padded(laid.inputs, len(laid.rows), self._spare_page)
         for lane in range(len(self._requests)):
             self._infer_on(lane, inputs, self._more_inputs(), laid.rows)
+        self._lanes = Lanes(len(self._requests), self._rows_of_a_shape())  # what was ready is not any more
 
     def _more_inputs(self) -> Mapping[str, Lines]:
         """What the graph takes beside tokens, as zeros."""

@@ -60,7 +60,7 @@ class AdaptiveGamma:
     cost: time of a forward over so many rows, in any unit; None is `NEARLY_FLAT` (milliseconds).
     draft_cost: time of one draft token of one sequence, in the same unit. min_rows: rows a step has anyway.
     costs: what further sequences, and any drafting at all, add to a step. floor: of the draft length of a sequence
-    alone, where drafting pays.
+    alone, where drafting pays. free_floor: the same where no text depends on it, so that it may follow the machine.
     A sequence whose guesses do not pay tries one token again after 8, 16, 32, ... up to 256 rounds.
     """
 
@@ -72,6 +72,7 @@ class AdaptiveGamma:
         min_rows: int = 1,
         costs: ExtraCosts = NO_EXTRA_COSTS,
         floor: int = 1,
+        free_floor: int | None = None,
     ) -> None:
         if gamma_max < 0 or min(draft_cost, costs.sequence, costs.drafting) < 0 or min_rows < 1:
             raise InvalidParams("gamma_max and all costs must be >= 0, min_rows >= 1")
@@ -88,11 +89,18 @@ class AdaptiveGamma:
         def draft(depth: int, num_sequences: int) -> float:  # drafting goes level by level, all sequences at once
             return depth * draft_cost * step(num_sequences, num_sequences) / plain
 
-        self._start(gamma_max, step, draft, ready, floor)
+        self._start(gamma_max, step, draft, ready, (floor, floor if free_floor is None else free_floor))
 
     @classmethod
     def measured(
-        cls, gamma_max: int, curve: CostCurve, drafter: str, context: float | None = None, floor: int = 1
+        cls,
+        gamma_max: int,
+        curve: CostCurve,
+        drafter: str,
+        context: float | None = None,
+        *,
+        floor: int = 1,
+        free_floor: int | None = None,
     ) -> AdaptiveGamma:
         """With the costs of a device; drafter: its label there. Raises InputError where the curve has no such label."""
         policy = cls.__new__(cls)
@@ -103,26 +111,30 @@ class AdaptiveGamma:
         def draft(depth: int, num_sequences: int) -> float:
             return curve.draft(drafter, num_sequences, depth, context)
 
-        policy._start(gamma_max, step, draft, step, floor)
+        policy._start(gamma_max, step, draft, step, (floor, floor if free_floor is None else free_floor))
         return policy
 
-    def _start(self, gamma_max: int, step: _Cost, draft: _Cost, ready: _Cost, floor: int) -> None:
-        """ready: a step whose width needs no preparation."""
-        if floor < 1:
-            raise InvalidParams(f"floor must be at least 1, got {floor}")
-        self.gamma_max, self._floor = gamma_max, min(floor, gamma_max)
+    def _start(self, gamma_max: int, step: _Cost, draft: _Cost, ready: _Cost, floors: tuple[int, int]) -> None:
+        """ready: a step whose width needs no preparation. floors: where a text depends on them, and where none does."""
+        if min(floors) < 1:
+            raise InvalidParams(f"floor must be at least 1, got {min(floors)}")
+        self.gamma_max, self._floors = gamma_max, floors
         self._step, self._draft, self._ready = step, draft, ready
         self._steps: dict[int, NDArray[np.float64]] = {}
         self._ready_steps: dict[int, NDArray[np.float64]] = {}
         self._drafts: dict[int, NDArray[np.float64]] = {}
         self._records: dict[int, Record] = {}
-        self._buckets, self._widths = Buckets(), Widths()
+        self._buckets, self._widths, self._judged = Buckets(), Widths(), False
         if self._step_costs(1, 1 + gamma_max).min() <= 0 or self._draft_costs(1).min() < 0:
             raise InvalidParams("the cost of a step must be above 0, that of a draft at least 0")
 
     def _step_costs(self, num_sequences: int, most_rows: int) -> NDArray[np.float64]:
         """float64[> most_rows]: the cost of a step of so many sequences by its rows, kept."""
         return _by_rows(self._steps, self._step, num_sequences, most_rows)
+
+    def _ready_costs(self, num_sequences: int, most_rows: int) -> NDArray[np.float64]:
+        """The same of steps whose width needs no preparation."""
+        return _by_rows(self._ready_steps, self._ready, num_sequences, most_rows)
 
     def _draft_costs(self, num_sequences: int) -> NDArray[np.float64]:
         """float64[gamma_max + 1]: the cost of drafting by its depth, kept."""
@@ -149,7 +161,7 @@ class AdaptiveGamma:
                 gammas[index] = gamma
         for index, ask in enumerate(asks):
             if gammas[index] and (ask.alone or len(asks) == 1):
-                gammas[index] = max(gammas[index], min(self._floor, ask.most))
+                gammas[index] = max(gammas[index], min(self._floors[not ask.alone], self.gamma_max, ask.most))
         return [self._offer(record, ask, gamma) for record, ask, gamma in zip(records, asks, gammas, strict=True)]
 
     def _meet(self, ask: Ask) -> Record:
@@ -181,7 +193,7 @@ class AdaptiveGamma:
         order = np.argsort(-gains, kind="stable")
         rows = [step.rows + count for count in range(len(order) + 1)]
         like = [step.like(count) for count in rows]
-        times = _by_rows(self._ready_steps, self._ready, step.num_sequences, int(max(like)) + 1)
+        times = self._ready_costs(step.num_sequences, int(max(*like, rows[-1])) + 1)
         tokens = step.num_sequences + np.concatenate(([0.0], np.cumsum(gains[order])))
         now = np.interp(like, np.arange(len(times)), times)
         best, wished = int(np.argmax(tokens / now)), int(np.argmax(tokens / times[rows]))
@@ -190,6 +202,7 @@ class AdaptiveGamma:
             if self._widths.wanted(rows[wished], loss, float(now[wished] - times[rows[wished]])):
                 best = wished
         self._widths.unwanted(rows[wished], float(now[best]), times)
+        self._judged = True
         owners = np.repeat(np.arange(len(chances)), [len(own) for own in chances])
         lengths: list[int] = np.bincount(owners[order[:best]], minlength=len(chances)).tolist()
         return lengths
@@ -229,6 +242,7 @@ class AdaptiveGamma:
 
     def observe(self, commits: Sequence[Commit]) -> None:
         """Learns from rounds that drafted; counts the others while guessing is off."""
+        self._pass_by(sum(commit.verdict is not None for commit in commits))
         for commit in commits:
             record = self._records.get(commit.seq)
             if commit.verdict is None or record is None:
@@ -237,6 +251,13 @@ class AdaptiveGamma:
                 self._learn(record, commit)
             elif record.silent:
                 record.quiet += 1
+
+    def _pass_by(self, num_sequences: int) -> None:
+        """A step that nobody was asked about, for want of drafts: it wished for no width."""
+        if num_sequences and not self._judged and self._widths.watched:
+            times = self._ready_costs(num_sequences, self._widths.watched)
+            self._widths.unwanted(num_sequences, float(times[num_sequences]), times)
+        self._judged = False
 
     def _learn(self, record: Record, commit: Commit) -> None:
         record.wait = min(2 * record.wait, LONGEST_WAIT) if record.trying else FIRST_WAIT
