@@ -27,7 +27,7 @@ Command = Callable[..., Any]
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails the test when a model would be loaded: what is checked here must be said before that."""
 
-    def load(*_: object) -> None:
+    def load(*_: object, **__: object) -> None:
         raise AssertionError("a model was loaded")
 
     monkeypatch.setattr(options, "load", load)
@@ -114,7 +114,7 @@ def test_standard_input_must_be_text(command: Command, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("error", [EngineError("it broke"), NumericsError("it broke")])
 def test_a_broken_promise_is_exit_code_1(command: Command, monkeypatch: pytest.MonkeyPatch, error: EngineError) -> None:
-    def load(*_: object) -> None:
+    def load(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(options, "load", load)
@@ -122,7 +122,7 @@ def test_a_broken_promise_is_exit_code_1(command: Command, monkeypatch: pytest.M
 
 
 def test_a_message_of_several_lines_becomes_one(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*_: object) -> None:
+    def load(*_: object, **__: object) -> None:
         raise EngineError("first\n  second")
 
     monkeypatch.setattr(options, "load", load)
@@ -130,7 +130,7 @@ def test_a_message_of_several_lines_becomes_one(command: Command, monkeypatch: p
 
 
 def test_a_fault_of_ours_is_not_hidden(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*_: object) -> None:
+    def load(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(options, "load", load)
