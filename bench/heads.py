@@ -19,15 +19,13 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from bench import provenance, results, stats
-from bench.groups import Config
-from bench.turns import command
+from bench.solo import ask, solo_worker
 from bench.worker import Worker
 from bench.workloads import PROMPTS
 from draftproof import LLM, SamplingParams
@@ -43,7 +41,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
 WANTED = {"greedy": 1.4, "sampled": 1.2}
 LENGTH, SEED = 3, 7
 COUNTED = ("rounds", "drafted", "accepted", "tested", "forward_s", "draft_s")  # of the meter
-SETTLE_S = 0.15  # until the threads of the engine before are asleep
 
 
 def _options(values: dict[str, Any], head: str | None) -> dict[str, Any]:
@@ -51,9 +48,7 @@ def _options(values: dict[str, Any], head: str | None) -> dict[str, Any]:
 
 
 def _worker(name: str, head: str | None) -> Worker:
-    logs = provenance.ROOT / ".cache" / "bench" / "heads"
-    config = Config(name, "ours", _options(CONFIGS[name], head))
-    return Worker(name, command(config, {}), logs / f"{name}.log")
+    return solo_worker("heads", name, _options(CONFIGS[name], head))
 
 
 def texts_of(options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -85,21 +80,9 @@ def measure(
     for number, (bucket, prompt) in enumerate(prompts):
         for mode, sampling in modes.items():
             for name in order.sample(list(workers), len(workers)):
-                answer = workers[name].ask("run", prompts=[prompt], num_tokens=num_tokens, sampling=sampling)
-                time.sleep(SETTLE_S)
-                meter = answer["meter"]
-                runs.append(
-                    {
-                        "config": f"{name} {mode}",
-                        "bucket": bucket,
-                        "prompt": number,
-                        "repeat": repeat,
-                        "seconds": answer["seconds"],
-                        "counts": answer["counts"],
-                        **{count: meter[count] for count in COUNTED},
-                        "ids": answer["digests"],
-                    }
-                )
+                answer = ask(workers[name], prompt, num_tokens, sampling, COUNTED)
+                place = {"config": f"{name} {mode}", "bucket": bucket, "prompt": number, "repeat": repeat}
+                runs.append(place | answer)
         print(f"repeat {repeat + 1}: {number + 1} of {len(prompts)} prompts", file=sys.stderr, flush=True)
     return runs
 

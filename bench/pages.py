@@ -14,28 +14,24 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from bench import provenance, results, stats
-from bench.groups import Config
-from bench.turns import command
+from bench.solo import ask, solo_worker
 from bench.worker import Worker
 from draftproof.train.prompts import HELD_OUT
 
 RESULTS = provenance.ROOT / "bench" / "results"
 DRAFTERS = ("none", "eagle")
+CONFIGS: dict[str, dict[str, Any]] = {
+    f"{drafter} {'huge' if huge else 'small'}": {"drafter": drafter, "huge_pages": huge}
+    for drafter in DRAFTERS
+    for huge in (False, True)
+}
 SEED = 7
-SETTLE_S = 0.15  # until the threads of the engine before are asleep
-
-
-def _worker(drafter: str, huge: bool) -> Worker:
-    name = f"{drafter} {'huge' if huge else 'small'}"
-    config = Config(name, "ours", {"drafter": drafter, "huge_pages": huge})
-    return Worker(name, command(config, {}), provenance.ROOT / ".cache" / "bench" / "pages" / f"{name}.log")
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -44,9 +40,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     for repeat in range(options.repeats):
         with ExitStack() as stack:
             workers = {
-                f"{drafter} {'huge' if huge else 'small'}": stack.enter_context(_worker(drafter, huge))
-                for drafter in DRAFTERS
-                for huge in (False, True)
+                name: stack.enter_context(solo_worker("pages", name, values)) for name, values in CONFIGS.items()
             }
             for number, prompt in enumerate(HELD_OUT[: options.prompts]):
                 for name in order.sample(list(workers), len(workers)):
@@ -59,15 +53,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _run(worker: Worker, prompt: str, num_tokens: int) -> dict[str, Any]:
-    answer = worker.ask("run", prompts=[prompt], num_tokens=num_tokens, sampling={"seed": SEED})
-    time.sleep(SETTLE_S)
-    return {
-        "seconds": answer["seconds"],
-        "counts": answer["counts"],
-        "forward_s": answer["meter"]["forward_s"],
-        "rounds": answer["meter"]["rounds"],
-        "ids": answer["digests"],
-    }
+    return ask(worker, prompt, num_tokens, {"seed": SEED}, ("forward_s", "rounds"))
 
 
 def loading(repeats: int) -> list[dict[str, Any]]:
@@ -75,7 +61,8 @@ def loading(repeats: int) -> list[dict[str, Any]]:
     rows, order = [], random.Random(SEED)
     for _ in range(repeats):
         for huge in order.sample((False, True), 2):
-            with _worker("eagle", huge) as worker:
+            name = f"eagle {'huge' if huge else 'small'}"
+            with solo_worker("pages", name, CONFIGS[name]) as worker:
                 info = worker.hello["info"]
                 _run(worker, HELD_OUT[0], 128)
                 more = {"huge_page_bytes": info["huge_page_bytes"], "resident_mib": worker.memory_mib()}

@@ -20,7 +20,7 @@ import numpy as np
 
 from draftproof.certify.trace import TracedDrafter
 from draftproof.certify.types import Job, Sample, SubjectFailed
-from draftproof.engine.build import Built
+from draftproof.engine.build import OF_ONE_START, Built
 from draftproof.engine.collect import Collector
 from draftproof.engine.score import last_row, score
 from draftproof.engine.step import Engine
@@ -181,7 +181,7 @@ class EngineReference:
 
 def engine_facts(built: Built) -> dict[str, Any]:
     """JSON-ready: what the engine was made of, and hashes of its files."""
-    info = {key: value for key, value in built.info.items() if key not in ("load_s", "huge_page_bytes")}
+    info = {key: value for key, value in built.info.items() if key not in OF_ONE_START}
     found: dict[str, Any] = {"engine": info}
     if built.folder is not None:
         found["files"] = hashes(built.folder)

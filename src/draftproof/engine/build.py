@@ -43,6 +43,7 @@ from draftproof.types import Numerics
 
 DEFAULT_KV_BYTES = 1 << 30
 _SCRATCH_PAGES = 64  # for the branches of trees under invariant numerics
+OF_ONE_START = ("load_s", "huge_page_bytes")  # of an engine's info: what differs between two that are alike
 Report = Callable[[str], None]
 
 

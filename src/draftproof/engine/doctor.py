@@ -20,6 +20,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from draftproof.engine.build import OF_ONE_START
 from draftproof.engine.llm import LLM
 from draftproof.engine.machine import cpu_name
 from draftproof.engine.score import score
@@ -59,7 +60,7 @@ def run(llm: LLM, report: Report = lambda _: None) -> dict[str, Any]:
     return {
         "ok": bool(target.numerics == "fast" or numerics["all_equal"]),
         "machine": _machine(llm),
-        "engine": {key: value for key, value in llm.info.items() if key not in ("load_s", "huge_page_bytes")},
+        "engine": {key: value for key, value in llm.info.items() if key not in OF_ONE_START},
         "numerics": numerics,
         "fast_drift": _fast_drift(llm, report),
         "weights": _weights(llm, report),

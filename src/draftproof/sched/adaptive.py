@@ -89,7 +89,7 @@ class AdaptiveGamma:
         def draft(depth: int, num_sequences: int) -> float:  # drafting goes level by level, all sequences at once
             return depth * draft_cost * step(num_sequences, num_sequences) / plain
 
-        self._start(gamma_max, step, draft, ready, (floor, floor if free_floor is None else free_floor))
+        self._start(gamma_max, step, draft, ready, floor, free_floor)
 
     @classmethod
     def measured(
@@ -111,11 +111,14 @@ class AdaptiveGamma:
         def draft(depth: int, num_sequences: int) -> float:
             return curve.draft(drafter, num_sequences, depth, context)
 
-        policy._start(gamma_max, step, draft, step, (floor, floor if free_floor is None else free_floor))
+        policy._start(gamma_max, step, draft, step, floor, free_floor)
         return policy
 
-    def _start(self, gamma_max: int, step: _Cost, draft: _Cost, ready: _Cost, floors: tuple[int, int]) -> None:
-        """ready: a step whose width needs no preparation. floors: where a text depends on them, and where none does."""
+    def _start(
+        self, gamma_max: int, step: _Cost, draft: _Cost, ready: _Cost, floor: int, free_floor: int | None
+    ) -> None:
+        """ready: a step whose width needs no preparation."""
+        floors = floor, floor if free_floor is None else free_floor  # where a text depends on it, and where none does
         if min(floors) < 1:
             raise InvalidParams(f"floor must be at least 1, got {min(floors)}")
         self.gamma_max, self._floors = gamma_max, floors
